@@ -1,0 +1,1 @@
+"""Compiled code of the engine: channels, the transfer loop, kernels, hash tables, histograms."""

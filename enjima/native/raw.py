@@ -1,0 +1,85 @@
+"""Raw memory for kernels: records at an address, bytes copied, state that outlives a call."""
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from haren.native.atomics import WORD, load, store
+
+_BYTE = ir.IntType(8).as_pointer()
+
+
+@intrinsic
+def pointer(typingctx, address):
+    """``address`` as a pointer, for ``numba.carray``."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], _BYTE)
+
+    return types.voidptr(types.int64), codegen
+
+
+@intrinsic
+def copy(typingctx, target, source, size):
+    """Copy ``size`` bytes between places that do not overlap."""
+
+    def codegen(context, builder, signature, args):
+        memcpy = builder.module.declare_intrinsic("llvm.memcpy", [_BYTE, _BYTE, WORD])
+        places = [builder.inttoptr(args[0], _BYTE), builder.inttoptr(args[1], _BYTE)]
+        builder.call(memcpy, [*places, args[2], ir.IntType(1)(0)])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def reallocate(typingctx, address, size):
+    """C's realloc: memory of an operator's own state, grown off the path of most events."""
+
+    def codegen(context, builder, signature, args):
+        module = builder.module
+        function = module.globals.get("realloc") or ir.Function(
+            module, ir.FunctionType(WORD, [WORD, WORD]), "realloc"
+        )
+        return builder.call(function, args)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def release(typingctx, address):
+    """C's free."""
+
+    def codegen(context, builder, signature, args):
+        module = builder.module
+        function = module.globals.get("free") or ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD]), "free")
+        builder.call(function, args)
+        return context.get_dummy_value()
+
+    return types.none(types.int64), codegen
+
+
+@intrinsic
+def as_float(typingctx, bits):
+    """The float64 whose bits these are."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen
+
+
+@intrinsic
+def float_bits(typingctx, value):
+    """The bits of a float64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], WORD)
+
+    return types.int64(types.float64), codegen
+
+
+@njit
+def add_to(address, amount):
+    """Add to a word only this thread writes."""
+    store(address, load(address) + amount)

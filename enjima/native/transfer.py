@@ -1,0 +1,355 @@
+"""How an operator runs: move batches through its kernel until quota, input or room is used up.
+
+A kernel sees only contiguous memory: ``batch(operator, events, origins, count, out, out_origins, room)``
+reads up to ``count`` events, writes at most ``room``, and returns how many it consumed; what it
+produced, why it stopped and whether it has more to say are words of the operator. All that is common to
+operators (blocks, overflow, fan-out, markers, watermarks, end of stream, latency) lives here, once.
+"""
+
+from numba import njit
+
+from enjima.memory import layout as at
+from enjima.native import words as w
+from enjima.native.channel import (
+    consume,
+    drop_marker,
+    first_marker,
+    has_news,
+    has_room,
+    marker_due,
+    publish,
+    publish_watermark,
+    push_marker,
+    read_origins,
+    read_place,
+    readable,
+    writable,
+    write_origins,
+    write_place,
+)
+from enjima.native.histogram import record
+from enjima.native.raw import add_to, as_float, copy
+from haren.native.atomics import call, fetch_add, load, load_acquire, store, store_release
+from haren.native.clock import monotonic_ns, ring
+
+UNLIMITED = 1 << 40
+
+
+@njit
+def _operator(engine, index):
+    return load(load(engine + w.OPERATOR_TABLE) + 8 * index)
+
+
+@njit
+def _output(op, index):
+    return load(load(op + w.OUTPUTS) + 8 * index)
+
+
+# -- when an operator can run ---------------------------------------------------------------------
+
+
+def ready_at(engine, index, now):
+    """The clock time from which operator ``index`` can run: in the past, a paced source's due time, or NEVER."""
+    op = _operator(engine, index)
+    if load_acquire(op + w.DONE) != 0 or load_acquire(load(op + w.QUERY_FAILED)) != 0:
+        return at.NEVER
+    for i in range(load(op + w.OUTPUT_COUNT)):
+        if not has_room(_output(op, i)):
+            return at.NEVER
+    if load(op + w.KIND) == w.SOURCE:
+        return _source_due_at(load(op + w.STATE), now)
+    if load(op + w.MORE) != 0 or load(op + w.SPILL_COUNT) != 0 or has_news(load(op + w.INPUT)):
+        return 0
+    return at.NEVER
+
+
+@njit
+def _source_due_at(source, now):
+    if load_acquire(source + w.STOPPED) != 0 or load(source + w.STARTED) == 0:
+        return 0
+    position = load(source + w.POSITION)
+    marker = at.NEVER if load(source + w.MARKER_EVERY) < 1 else load(source + w.NEXT_MARKER)
+    if position >= load_acquire(source + w.LIMIT):
+        return 0 if load_acquire(source + w.FINAL) != 0 else marker
+    ns_per_event = as_float(load(source + w.NS_PER_EVENT))
+    if ns_per_event == 0.0:
+        return 0
+    due = load(source + w.STARTED) + int(position * ns_per_event)
+    return min(max(due, load(source + w.NEXT_RUN)), marker)
+
+
+# -- running an operator --------------------------------------------------------------------------
+
+
+def run(engine, index, quota):
+    """Run operator ``index`` for up to ``quota`` events; the events it consumed, or minus an error."""
+    op = _operator(engine, index)
+    if load(op + w.KIND) == w.SOURCE:
+        return _run_source(engine, op, quota)
+    channel = load(op + w.INPUT)
+    consumed = 0
+    while consumed < quota:
+        took = _batch(engine, op, channel, quota - consumed)
+        if took < 0:
+            break
+        consumed += took
+    if load(op + w.ERROR) != 0:
+        return -_fail(engine, op)
+    readable(channel)
+    _pass_watermark(engine, op, channel)
+    _pass_markers(op, channel)
+    if load(op + w.ERROR) != 0:
+        return -_fail(engine, op)
+    return consumed
+
+
+@njit
+def _batch(engine, op, channel, limit):
+    """One call of the kernel: min(pending in, free out); -1 when nothing can be done."""
+    room = _room(op)
+    if room == 0:
+        return -1
+    if load(op + w.SPILL_COUNT) != 0:
+        _flush_spill(op, room)
+        return 0
+    pending = readable(channel)
+    if pending == 0 and load(op + w.MORE) == 0:
+        return -1
+    count = min(pending, limit)
+    if load(op + w.KIND) == w.TRANSFORM:
+        count = min(count, room)
+    store(op + w.TIME, at.BEGINNING)
+    took = _call_kernel(op, read_place(channel), read_origins(channel), count, room)
+    if took > 0:
+        if load(op + w.KIND) == w.SINK:
+            _record_results(op, read_origins(channel), took)
+        consume(channel, took)
+        add_to(op + w.EVENTS_IN, took)
+    if load(op + w.ERROR) != 0:
+        copy(load(op + w.FAILED_EVENT), read_place(channel), load(op + w.INPUT_BYTES))
+        return -1
+    return took
+
+
+@njit
+def _room(op):
+    room = UNLIMITED
+    for i in range(load(op + w.OUTPUT_COUNT)):
+        room = min(room, writable(_output(op, i)))
+    return room
+
+
+@njit
+def _call_kernel(op, events, origins, count, room):
+    out = 0
+    out_origins = 0
+    outputs = load(op + w.OUTPUT_COUNT)
+    if outputs > 0:
+        out = write_place(_output(op, 0))
+        out_origins = write_origins(_output(op, 0))
+    store(op + w.PRODUCED, 0)
+    took = call(load(op + w.BATCH), (op, events, origins, count, out, out_origins, room))
+    if outputs > 0:
+        _publish_all(op, out, out_origins, load(op + w.PRODUCED))
+    return took
+
+
+@njit
+def _publish_all(op, out, out_origins, count):
+    """Publish what stands in the first output's block, copied to the others (fan-out)."""
+    if count == 0:
+        return
+    for i in range(1, load(op + w.OUTPUT_COUNT)):
+        copy(write_place(_output(op, i)), out, count * load(op + w.EVENT_OUT_BYTES))
+        copy(write_origins(_output(op, i)), out_origins, 8 * count)
+        publish(_output(op, i), count)
+    publish(_output(op, 0), count)
+    add_to(op + w.EVENTS_OUT, count)
+
+
+@njit
+def _flush_spill(op, room):
+    """Send overflow that the operator kept; it goes before anything new."""
+    first = load(op + w.SPILL_NEXT)
+    count = min(room, load(op + w.SPILL_COUNT) - first)
+    size = load(op + w.EVENT_OUT_BYTES)
+    out = write_place(_output(op, 0))
+    out_origins = write_origins(_output(op, 0))
+    copy(out, load(op + w.SPILL) + first * size, count * size)
+    copy(out_origins, load(op + w.SPILL_ORIGINS) + 8 * first, 8 * count)
+    _publish_all(op, out, out_origins, count)
+    if first + count == load(op + w.SPILL_COUNT):
+        store(op + w.SPILL_COUNT, 0)
+        store(op + w.SPILL_NEXT, 0)
+    else:
+        store(op + w.SPILL_NEXT, first + count)
+
+
+@njit
+def _record_results(op, origins, count):
+    now = monotonic_ns()
+    histogram = load(op + w.RESULT_LATENCY)
+    for i in range(count):
+        record(histogram, now - load(origins + 8 * i), 1)
+
+
+# -- what travels beside events -------------------------------------------------------------------
+
+
+@njit
+def _pass_watermark(engine, op, channel):
+    watermark = load(channel + at.SAFE_WATERMARK)
+    if watermark <= load(channel + at.APPLIED_WATERMARK) or load(op + w.MORE) != 0:
+        return
+    if load(op + w.SPILL_COUNT) != 0:
+        return
+    promise = watermark
+    if load(op + w.KIND) == w.TIMED:
+        while True:
+            room = _room(op)
+            if room == 0:
+                return
+            store(op + w.TIME, watermark)
+            _call_kernel(op, 0, 0, 0, room)
+            if load(op + w.ERROR) != 0:
+                return
+            if load(op + w.MORE) == 0:
+                break
+        promise = load(op + w.TIME)
+    store(channel + at.APPLIED_WATERMARK, watermark)
+    for i in range(load(op + w.OUTPUT_COUNT)):
+        publish_watermark(_output(op, i), promise)
+    if watermark == at.NEVER:
+        _finish(engine, op)
+
+
+@njit
+def _finish(engine, op):
+    store_release(op + w.DONE, 1)
+    if load(op + w.OUTPUT_COUNT) == 0:
+        fetch_add(engine + w.RUNNING_SINKS, -1)
+        ring(load(engine + w.MAIN_BELL), 1)
+
+
+@njit
+def _fail(engine, op):
+    """Stop the operator's whole query; others go on."""
+    store_release(load(op + w.QUERY_FAILED), 1)
+    ring(load(engine + w.MAIN_BELL), 1)
+    return load(op + w.ERROR)
+
+
+@njit
+def _pass_markers(op, channel):
+    while marker_due(channel):
+        if load(op + w.KIND) == w.SINK:
+            record(load(op + w.MARKER_LATENCY), monotonic_ns() - first_marker(channel), 1)
+        elif not _push_marker_everywhere(op, first_marker(channel)):
+            return
+        drop_marker(channel)
+
+
+@njit
+def _push_marker_everywhere(op, stamp):
+    for i in range(load(op + w.OUTPUT_COUNT)):
+        channel = _output(op, i)
+        if load(channel + at.MARKER_TAIL) - load_acquire(channel + at.MARKER_HEAD) > load(channel + at.MARKER_MASK):
+            return False
+    for i in range(load(op + w.OUTPUT_COUNT)):
+        push_marker(_output(op, i), stamp)
+    return True
+
+
+# -- sources --------------------------------------------------------------------------------------
+
+
+@njit
+def _run_source(engine, op, quota):
+    source = load(op + w.STATE)
+    now = monotonic_ns()
+    if load(source + w.STARTED) == 0:
+        store(source + w.NEXT_MARKER, now)
+        store_release(source + w.STARTED, now)
+    stopped = load_acquire(source + w.STOPPED) != 0
+    final = load_acquire(source + w.FINAL) != 0
+    limit = load_acquire(source + w.LIMIT)
+    emitted = 0
+    if not stopped:
+        emitted = _emit(op, source, min(quota, _due(source, limit, now)), now)
+        if load(op + w.ERROR) != 0:
+            return -_fail(engine, op)
+        _emit_markers(op, source, now, emitted)
+        store(source + w.NEXT_RUN, now + load(source + w.GRANULARITY))
+    if stopped or (final and load(source + w.POSITION) == limit):
+        for i in range(load(op + w.OUTPUT_COUNT)):
+            publish_watermark(_output(op, i), at.NEVER)
+        store_release(op + w.DONE, 1)
+    return emitted
+
+
+@njit
+def _due(source, limit, now):
+    """Events that should have been generated by now and have not been."""
+    ns_per_event = as_float(load(source + w.NS_PER_EVENT))
+    position = load(source + w.POSITION)
+    if ns_per_event > 0.0:
+        limit = min(limit, int((now - load(source + w.STARTED)) / ns_per_event) + 1)
+    return max(limit - position, 0)
+
+
+@njit
+def _emit(op, source, count, now):
+    emitted = 0
+    while emitted < count:
+        room = _room(op)
+        if room == 0:
+            break
+        position = load(source + w.POSITION)
+        out_origins = write_origins(_output(op, 0))
+        batch = min(room, count - emitted)
+        _stamp_origins(source, out_origins, position, batch, now)
+        took = _call_kernel(op, position, 0, batch, batch)
+        store_release(source + w.POSITION, position + took)
+        emitted += took
+        if load(op + w.ERROR) != 0:
+            break
+    if emitted > 0 and load(op + w.TIME) > at.BEGINNING:
+        for i in range(load(op + w.OUTPUT_COUNT)):
+            publish_watermark(_output(op, i), load(op + w.TIME))
+    return emitted
+
+
+@njit
+def _stamp_origins(source, origins, position, count, now):
+    """The intended clock time of each event: its place on the rate's grid, or now."""
+    ns_per_event = as_float(load(source + w.NS_PER_EVENT))
+    if ns_per_event == 0.0:
+        for i in range(count):
+            store(origins + 8 * i, now)
+    else:
+        started = load(source + w.STARTED)
+        for i in range(count):
+            store(origins + 8 * i, started + int((position + i) * ns_per_event))
+
+
+@njit
+def _emit_markers(op, source, now, emitted):
+    """Markers carry the time they were meant to start, so that a stalled source hides nothing."""
+    every = load(source + w.MARKER_EVERY)
+    if every == 0 and emitted > 0:
+        ns_per_event = as_float(load(source + w.NS_PER_EVENT))
+        intended = now
+        if ns_per_event > 0.0:
+            intended = load(source + w.STARTED) + int((load(source + w.POSITION) - 1) * ns_per_event)
+        _push_marker_everywhere(op, intended)
+    elif every > 0:
+        reached = now
+        ns_per_event = as_float(load(source + w.NS_PER_EVENT))
+        if ns_per_event > 0.0 and load(source + w.POSITION) < load_acquire(source + w.LIMIT):
+            reached = min(now, load(source + w.STARTED) + int(load(source + w.POSITION) * ns_per_event))
+        while load(source + w.NEXT_MARKER) <= reached:
+            if ns_per_event == 0.0:
+                store(source + w.NEXT_MARKER, now)
+            if not _push_marker_everywhere(op, load(source + w.NEXT_MARKER)):
+                return
+            add_to(source + w.NEXT_MARKER, every)

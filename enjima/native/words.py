@@ -1,0 +1,67 @@
+"""The words of an operator, a source and an engine in native memory, in bytes."""
+
+# engine
+OPERATOR_TABLE = 0  # address of an array of operator addresses
+RUNNING_SINKS = 8  # sinks that have not met the end of their stream
+MAIN_BELL = 16  # rung when a sink ends or a query fails
+ENGINE_BYTES = 64
+
+# operator: what it is
+KIND = 0
+BATCH = 8  # address of its batch kernel
+STATE = 16  # address of the kernel's own state
+INPUT = 24  # channel read from; 0 for a source
+OUTPUT_COUNT = 32
+OUTPUTS = 40  # address of an array of channels
+EVENT_OUT_BYTES = 48
+QUERY_FAILED = 56  # address of its query's failure flag
+MARKER_LATENCY = 64  # address of a sink's marker histogram
+RESULT_LATENCY = 72  # address of a sink's result histogram
+FAILED_EVENT = 80  # address of a place for the event a user function failed on
+INPUT_BYTES = 88
+# operator: what happens (written only by the thread that runs it)
+PRODUCED = 128  # set by the kernel: events written in this call
+ERROR = 136  # set by the kernel: why it stopped
+MORE = 144  # set by the kernel: it holds output it had no room for
+TIME = 152  # set before the call: the watermark to act on; set by the kernel: the one to promise
+EVENTS_IN = 160
+EVENTS_OUT = 168
+DONE = 176  # the end of the stream has been passed on
+LATE = 184  # late events dropped
+SPILL = 192  # overflow: address, origins' address, count, capacity, next to flush
+SPILL_ORIGINS = 200
+SPILL_COUNT = 208
+SPILL_CAPACITY = 216
+SPILL_NEXT = 224
+GROWTHS = 232  # how often the state or the overflow had to grow
+ERROR_VALUE = 240  # a number that explains the error
+OPERATOR_BYTES = 256
+
+# kinds
+SOURCE = 0
+TRANSFORM = 1  # at most one output an input: a batch is limited by free output slots
+EXPANDER = 2  # any number of outputs an input; overflow is kept by the operator
+TIMED = 3  # also acts on watermarks
+SINK = 4
+
+# errors
+USER_ERROR = 1  # the user's function raised
+TIME_BACKWARDS = 2  # a source's event time decreased
+LATE_EVENT = 3  # an event of a window that is closed
+
+# source state (the operator's STATE)
+RECORDS = 0  # address of the array replayed
+LENGTH = 8
+POSITION = 16  # events emitted, published
+LIMIT = 24  # events there are so far, published by whoever feeds the source
+FINAL = 32  # 1: LIMIT will not grow
+STARTED = 40  # clock time of event 0; 0 until the first run
+NS_PER_EVENT = 48  # bits of a float64; 0.0: as fast as possible
+GRANULARITY = 56  # a paced source is not woken more often than this
+MARKER_EVERY = 64  # ns between markers; 0: one per run; -1: none
+NEXT_MARKER = 72
+TIME_SHIFT = 80  # added to event times per loop over the array
+STOPPED = 88  # 1: emit nothing more
+STOPPED_AT = 96  # clock time after which nothing is due any more
+NEXT_RUN = 104
+SOURCE_BYTES = 128

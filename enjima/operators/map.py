@@ -1,0 +1,191 @@
+"""map and flat_map: one event in; one event, or any number, out."""
+
+from collections.abc import Callable
+from typing import Any
+
+from enjima.errors import SchemaError
+from enjima.native import words as w
+from enjima.operators.operator import Compiled, Instance, UserFunction, field_values, records, words_at
+from enjima.schema import Schema
+
+__all__ = ["FlatMap", "Map", "assignments", "check_fields"]
+
+MAP = """
+def batch(op, events, origins, count, out, out_origins, room):
+    inputs = carray(pointer(events), (count,), INPUT_DTYPE)
+    outputs = carray(pointer(out), (room,), OUTPUT_DTYPE)
+    read = 0
+    try:
+        while read < count:
+            result = function(inputs[read])
+            target = outputs[read]
+            {assign}
+            store(out_origins + 8 * read, load(origins + 8 * read))
+            read += 1
+    except Exception:
+        store(op + ERROR, USER_ERROR)
+    store(op + PRODUCED, read)
+    return read
+"""
+
+# What does not fit is spilled; an event's outputs are published with the event, so a failure inside a
+# generator takes back what the failing event had produced.
+FLAT_MAP = """
+def batch(op, events, origins, count, out, out_origins, room):
+    inputs = carray(pointer(events), (count,), INPUT_DTYPE)
+    read = 0
+    wrote = 0
+    begun = 0
+    try:
+        while read < count and wrote < room:
+            begun = wrote
+            for result in function(inputs[read]):
+                if wrote < room:
+                    place = out + wrote * SIZE
+                    store(out_origins + 8 * wrote, load(origins + 8 * read))
+                    wrote += 1
+                else:
+                    place = spill(op, load(origins + 8 * read))
+                target = carray(pointer(place), (1,), OUTPUT_DTYPE)[0]
+                {assign}
+            read += 1
+    except Exception:
+        store(op + ERROR, USER_ERROR)
+        store(op + SPILL_COUNT, 0)
+        wrote = begun
+    store(op + PRODUCED, wrote)
+    return read
+"""
+
+
+def assignments(schema: Schema, indent: int) -> str:
+    """Source that assigns ``result`` to the fields of ``target``."""
+    if len(schema.names) == 1:
+        return f"target.{schema.names[0]} = single(result)"
+    return ("\n" + " " * indent).join(f"target.{name} = result[{i}]" for i, name in enumerate(schema.names))
+
+
+def check_fields(result: Any, schema: Schema, operator: str, function: str) -> None:
+    """Raise `SchemaError` unless a result of this numba type fills the schema's fields."""
+    from numba import types
+
+    values = list(result.types) if isinstance(result, types.BaseTuple) else [result]
+    if len(values) != len(schema.names):
+        raise SchemaError(
+            f"operator {operator!r}: {function} returns {len(values)} values for the "
+            f"{len(schema.names)} fields of schema {schema}"
+        )
+    for name, value in zip(schema.names, values, strict=True):
+        if not isinstance(value, (types.Number, types.Boolean, types.NPDatetime, types.NPTimedelta, types.CharSeq)):
+            raise SchemaError(f"operator {operator!r}: {function} returns {value} for field {name!r}")
+
+
+class Map(Compiled):
+    """Exactly one event out for each event in."""
+
+    kind = w.TRANSFORM
+    label = "map"
+    source = MAP
+    indent = 12
+
+    def __init__(self, name: str, inputs: Schema, output: Schema, time: str | None, function: Callable) -> None:
+        super().__init__(name, inputs, output, time)
+        self.function = UserFunction(function, name)
+        self.functions = [self.function]
+
+    def template(self) -> tuple[str, dict[str, Any]]:
+        assert self.inputs is not None and self.output is not None
+        self._jitted = self.function.compiled()
+        names = {
+            "function": self._jitted,
+            "INPUT_DTYPE": self.inputs.dtype,
+            "OUTPUT_DTYPE": self.output.dtype,
+            "SIZE": self.output.size,
+        }
+        return self.source.format(assign=assignments(self.output, self.indent)), names
+
+    def check(self) -> None:
+        from enjima.native.kernels import result_type
+
+        assert self.inputs is not None and self.output is not None
+        self.check_result(result_type(self._jitted, self.inputs.dtype), self.output)
+
+    def check_result(self, result: Any, output: Schema) -> None:
+        check_fields(result, output, self.name, self.function.name)
+
+    def python_batch(self, instance: Instance) -> Callable[..., int]:
+        source, target = self.inputs, self.output
+        assert source is not None and target is not None
+
+        def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+            outputs = records(out, room, target)
+            from_origins, to_origins = words_at(origins, count), words_at(out_origins, room)
+            for index, event in instance.iterate(records(events, count, source)):
+                outputs[index] = field_values(self.function.python(event), target, self.name)
+                to_origins[index] = from_origins[index]
+                instance.words[w.PRODUCED // 8] = index + 1
+            return instance.progress
+
+        return batch
+
+    def replay(self, event: Any) -> None:
+        self.function.python(event)
+
+    def describe(self) -> str:
+        return f"{self.label} {self.function.name}"
+
+
+class FlatMap(Map):
+    """Any number of events out for each event in: the function yields them or returns a list."""
+
+    kind = w.EXPANDER
+    label = "flat_map"
+    source = FLAT_MAP
+    indent = 16
+
+    def check_result(self, result: Any, output: Schema) -> None:
+        from numba import types
+
+        if isinstance(result, types.Generator):
+            element = result.yield_type
+        elif isinstance(result, types.IterableType):
+            element = result.iterator_type.yield_type
+        else:
+            raise SchemaError(
+                f"operator {self.name!r}: {self.function.name} returns {result}; flat_map needs a generator or a list"
+            )
+        check_fields(element, output, self.name, self.function.name)
+
+    def python_batch(self, instance: Instance) -> Callable[..., int]:
+        source, target = self.inputs, self.output
+        assert source is not None and target is not None
+        waiting: list[tuple[tuple, int]] = []
+
+        def flush(out: int, out_origins: int, room: int) -> None:
+            count = min(room, len(waiting))
+            outputs, to_origins = records(out, room, target), words_at(out_origins, room)
+            for index in range(count):
+                outputs[index], to_origins[index] = waiting[index]
+            del waiting[:count]
+            instance.words[w.PRODUCED // 8] = count
+            instance.words[w.MORE // 8] = int(bool(waiting))
+
+        def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+            from_origins = words_at(origins, count)
+            instance.progress = 0
+            try:
+                if len(waiting) < room:
+                    for index, event in instance.iterate(records(events, count, source)):
+                        produced = [field_values(r, target, self.name) for r in self.function.python(event)]
+                        waiting.extend((values, int(from_origins[index])) for values in produced)
+                        if len(waiting) >= room:
+                            instance.progress = index + 1
+                            break
+            finally:
+                flush(out, out_origins, room)
+            return instance.progress
+
+        return batch
+
+    def replay(self, event: Any) -> None:
+        list(self.function.python(event))

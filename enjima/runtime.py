@@ -1,0 +1,196 @@
+"""Running an environment's queries: to the end, for a time, or until stopped."""
+
+import time
+from types import TracebackType
+from typing import Any
+
+from enjima.engine import Engine
+from enjima.errors import GraphError
+from enjima.memory import ChannelLimits
+from enjima.plan import Plan
+from enjima.profiler import Measurement, Profiler, RunResult
+from haren import Dispatch
+
+__all__ = ["Runtime"]
+
+
+class Runtime:
+    """The running half of `enjima.Environment`; see there for the parameters."""
+
+    def __init__(
+        self,
+        *,
+        threads: int = 2,
+        block_events: int = 384,
+        blocks_per_chunk: int = 4,
+        max_chunks: int = 64,
+        marker_interval: float | None = 0.05,
+        granularity: float = 0.0001,
+        dispatch: Dispatch | None = None,
+    ) -> None:
+        if not isinstance(threads, int) or not 1 <= threads <= 1024:
+            raise ValueError(f"threads={threads!r} is out of range: an integer from 1 to 1024")
+        if marker_interval is not None and not 0 <= marker_interval <= 3600:
+            raise ValueError(f"marker_interval={marker_interval!r} is out of range: seconds, or None for no markers")
+        if not 0 <= granularity <= 1:
+            raise ValueError(f"granularity={granularity!r} is out of range: seconds from 0 to 1")
+        self.threads = threads
+        self.limits = ChannelLimits(block_events, blocks_per_chunk, max_chunks)
+        self.marker_interval = marker_interval
+        self.granularity = granularity
+        self.dispatch = dispatch
+        self.plan = Plan()
+        self.result: RunResult | None = None
+        self._engine: Engine | None = None
+        self._profiler: Profiler | None = None
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def run(
+        self,
+        seconds: float | None = None,
+        *,
+        warmup: float = 0.0,
+        cooldown: float = 0.0,
+        sample_every: float = 0.1,
+        on_error: str = "raise",
+    ) -> RunResult:
+        """Run all queries to the end of their streams, or end the streams after ``seconds`` and drain.
+
+        ``warmup`` and ``cooldown`` seconds are cut from what the result reports. A query that fails stops
+        alone; when the others are done its `QueryError` is raised (``on_error="record"``: kept in
+        ``result.errors``). An interrupt stops everything at once.
+        """
+        if on_error not in ("raise", "record"):
+            raise ValueError(f"on_error={on_error!r}; 'raise' or 'record'")
+        _check_times(seconds, warmup, cooldown)
+        self.start(sample_every=sample_every)
+        assert self._engine is not None and self._profiler is not None
+        try:
+            first, last = self._wait(seconds, warmup, cooldown)
+            result = self._finish(drain=True, first=first, last=last)
+        except BaseException:
+            self._finish(drain=False)
+            raise
+        if result.errors and on_error == "raise":
+            raise result.errors[0]
+        return result
+
+    def _wait(
+        self, seconds: float | None, warmup: float, cooldown: float
+    ) -> tuple[Measurement | None, Measurement | None]:
+        assert self._engine is not None and self._profiler is not None
+        finished, started = self._engine.finished, time.monotonic()
+        first = last = None
+        if warmup and not _sleep(finished, started + warmup):
+            first = self._profiler.measure()
+        if seconds is None:
+            while not finished.wait(0.2):
+                pass
+        elif not _sleep(finished, started + seconds - cooldown):
+            last = self._profiler.measure()
+            _sleep(finished, started + seconds)
+        return first, last
+
+    def start(self, *, sample_every: float = 0.1) -> None:
+        """Start all queries and return; `stop` ends them."""
+        if self._engine is not None:
+            raise GraphError("this environment is running already; stop() it first")
+        if sample_every <= 0:
+            raise ValueError(f"sample_every={sample_every!r} must be positive")
+        self.plan.validate()
+        operators, edges, queries = self.plan.ordered()
+        interval = -1 if self.marker_interval is None else int(self.marker_interval * 1e9)
+        engine = Engine(
+            operators,
+            edges,
+            queries,
+            self.plan.query_names,
+            threads=self.threads,
+            limits=self.limits,
+            marker_interval_ns=interval,
+            granularity_ns=int(self.granularity * 1e9),
+            dispatch=self.dispatch,
+        )
+        self._engine, self._profiler = engine, Profiler(engine, sample_every)
+        engine.start()
+        self._profiler.start()
+
+    def stop(self, drain: bool = True) -> RunResult:
+        """End the streams and process what is in flight (``drain``), or stop at once and drop it."""
+        if self._engine is None:
+            raise GraphError("this environment is not running; start() it first")
+        try:
+            result = self._finish(drain=drain)
+        except BaseException:
+            self._finish(drain=False)
+            raise
+        if result.errors:
+            raise result.errors[0]
+        return result
+
+    def _finish(
+        self, *, drain: bool, first: Measurement | None = None, last: Measurement | None = None
+    ) -> RunResult:
+        if self._engine is None or self._profiler is None:
+            assert self.result is not None
+            return self.result
+        engine, profiler = self._engine, self._profiler
+        if drain:
+            engine.end_sources()
+            while not engine.finished.wait(0.2):
+                pass
+        profiler.stop()
+        last = last or profiler.measure()
+        engine.close()
+        self._engine = self._profiler = None
+        self.result = RunResult(engine, first or profiler.begin, last, profiler.samples)
+        for error in self.result.errors:
+            error.result = self.result
+        return self.result
+
+    @property
+    def running(self) -> bool:
+        """Whether queries are running."""
+        return self._engine is not None
+
+    def sample(self) -> Any:
+        """What has been measured so far, while running: a DataFrame of samples."""
+        import pandas as pd
+
+        return pd.DataFrame(self._profiler.samples if self._profiler else [])
+
+    def __enter__(self) -> Any:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._engine is not None:
+            self.stop(drain=error is None)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.plan.query_names)} queries, {self.threads} threads>"
+
+    def _repr_html_(self) -> str:
+        return self.plan.drawing()
+
+
+def _sleep(finished: Any, until: float) -> bool:
+    """Wait until a time of the monotonic clock; True if everything finished before."""
+    while (left := until - time.monotonic()) > 0:
+        if finished.wait(min(left, 0.2)):
+            return True
+    return finished.is_set()
+
+
+def _check_times(seconds: float | None, warmup: float, cooldown: float) -> None:
+    if seconds is not None and not 0 < seconds < 1e9:
+        raise ValueError(f"seconds={seconds!r} must be positive")
+    if warmup < 0 or cooldown < 0:
+        raise ValueError(f"warmup={warmup!r} and cooldown={cooldown!r} must not be negative")
+    if seconds is not None and warmup + cooldown >= seconds:
+        raise ValueError(f"warmup + cooldown = {warmup + cooldown} s leave nothing of {seconds} s to measure")
+    if seconds is None and cooldown:
+        raise ValueError("cooldown needs seconds: the end of a stream is not known before")
+
+

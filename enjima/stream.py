@@ -1,0 +1,227 @@
+"""START HERE: queries as chains of steps, and the environment that runs them.
+
+    env = Environment(threads=2)
+    counts = (env.source(ads, time="event_time")
+                 .filter(lambda e: e.event_type == VIEW)
+                 .key_by("campaign_id").window(Tumbling(seconds=10)).aggregate(views=count())
+                 .collect())
+    result = env.run()
+    counts.frame()
+
+Steps follow Flink's DataStream conventions. Events are records with named fields; functions are plain
+Python and see one event with attribute access. They are compiled when they can be.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from enjima.aggregates import Aggregate
+from enjima.errors import SchemaError
+from enjima.operators import (
+    ArraySource,
+    CallbackSink,
+    CollectSink,
+    Filter,
+    FlatMap,
+    FunctionSource,
+    IteratorSource,
+    JoinStatic,
+    Map,
+    NullSink,
+    Operator,
+    Sink,
+    Tumbling,
+    TumblingAggregate,
+)
+from enjima.plan import Plan
+from enjima.runtime import Runtime
+from enjima.schema import Schema
+
+__all__ = ["Environment", "KeyedStream", "Stream", "WindowedStream"]
+
+TIME_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+class Environment(Runtime):
+    """Queries and the engine that runs them.
+
+    ``threads`` worker threads; ``block_events`` per block, ``blocks_per_chunk``, ``max_chunks`` per channel
+    (when they are full the writer waits: back-pressure); ``marker_interval`` seconds between latency
+    markers (0: one per source batch, None: none); ``granularity`` the shortest time in seconds between two
+    turns of a paced source; ``dispatch`` how threads get work (default: `haren.Pool`).
+    """
+
+    def source(
+        self,
+        data: Any,
+        *,
+        schema: Any = None,
+        rate: float | None = None,
+        time: str | None = None,
+        time_unit: str = "ns",
+        loop: bool | int | None = None,
+        count: int | None = None,
+        name: str | None = None,
+        query: str | None = None,
+    ) -> "Stream":
+        """A stream from a structured array, a DataFrame, a function of the event's number, or an iterable.
+
+        ``rate`` is in events/s (None: as fast as possible). ``time`` names the field of event time, an
+        integer in ``time_unit`` that never decreases. ``loop`` replays an array for ever (True) or so many
+        times, event times shifted on. ``count`` ends a function's stream. ``query`` names the query.
+        """
+        if time_unit not in TIME_UNITS:
+            raise SchemaError(f"time_unit={time_unit!r}; one of {', '.join(TIME_UNITS)}")
+        if hasattr(data, "to_records"):
+            data = data.to_records(index=False)
+        is_array = isinstance(data, np.ndarray)
+        label = self.plan.name_for(name, "source")
+        if loop is not None and not is_array:
+            raise SchemaError(f"source {label!r}: only an array can be replayed in a loop")
+        if is_array:
+            if data.dtype.names is None:
+                raise SchemaError(f"source {label!r}: the array has type {data.dtype}; give a structured array")
+            if count is not None:
+                data = data[:count]
+            operator: Operator = ArraySource(label, data, time, rate, loop)
+        elif schema is None:
+            raise SchemaError(f"source {label!r}: say what its events look like, such as schema='id: i8, x: f8'")
+        elif callable(data):
+            operator = FunctionSource(label, data, Schema(schema), time, rate, count)
+        elif isinstance(data, (Iterable, Iterator)):
+            operator = IteratorSource(label, data, Schema(schema), time, rate)
+        else:
+            raise SchemaError(
+                f"source {label!r}: a {type(data).__name__} is not a source; give a structured array, "
+                "a DataFrame, a function or an iterable"
+            )
+        operator.prepare()
+        index = self.plan.add(operator, upstream=None, query=query)
+        return Stream(self.plan, index, TIME_UNITS[time_unit])
+
+
+class Stream:
+    """A stream of events; every step returns a new one. A stream used twice is copied to both (fan-out)."""
+
+    def __init__(self, plan: Plan, index: int, unit_ns: int) -> None:
+        self._plan = plan
+        self._index = index
+        self._unit_ns = unit_ns
+
+    @property
+    def _operator(self) -> Operator:
+        return self._plan.operators[self._index]
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of this stream's events."""
+        assert self._operator.output is not None
+        return self._operator.output
+
+    @property
+    def time(self) -> str | None:
+        """The field of event time; None where a step dropped it."""
+        return self._operator.time
+
+    def _then(self, operator: Operator, unit_ns: int | None = None) -> "Stream":
+        operator.prepare()
+        index = self._plan.add(operator, upstream=self._index)
+        return Stream(self._plan, index, unit_ns or self._unit_ns)
+
+    def _end(self, sink: Sink) -> Any:
+        sink.prepare()
+        self._plan.add(sink, upstream=self._index)
+        return sink
+
+    def filter(self, predicate: Callable[[Any], Any], *, name: str | None = None) -> "Stream":
+        """Keep the events for which ``predicate(event)`` is true."""
+        return self._then(Filter(self._plan.name_for(name, "filter"), self.schema, self.time, predicate))
+
+    def map(self, function: Callable[[Any], Any], *, schema: Any = None, name: str | None = None) -> "Stream":
+        """One event per event: ``function`` returns the fields of ``schema`` (default: unchanged) as a tuple."""
+        output = self.schema if schema is None else Schema(schema)
+        return self._then(Map(self._plan.name_for(name, "map"), self.schema, output, self.time, function))
+
+    def flat_map(self, function: Callable[[Any], Any], *, schema: Any = None, name: str | None = None) -> "Stream":
+        """Any number of events per event: ``function`` yields them, or returns a list of them."""
+        output = self.schema if schema is None else Schema(schema)
+        return self._then(FlatMap(self._plan.name_for(name, "flat_map"), self.schema, output, self.time, function))
+
+    def join_static(self, table: Any, *, on: str, name: str | None = None) -> "Stream":
+        """Add the fields of the table's row with the same ``on``; events without one are dropped."""
+        return self._then(JoinStatic(self._plan.name_for(name, "join_static"), self.schema, self.time, table, on))
+
+    def key_by(self, *fields: str) -> "KeyedStream":
+        """Group what follows by these fields (integers); any number of keys."""
+        if not fields:
+            raise SchemaError("key_by needs at least one field; for one window over all events leave it out")
+        for field in fields:
+            self.schema.integer(field, "key_by")
+        return KeyedStream(self, fields)
+
+    def window(self, window: Tumbling, *, late: str = "error") -> "WindowedStream":
+        """Windows over all events. ``late``: events of a closed window are an 'error' or 'drop'ped and counted."""
+        return WindowedStream(self, (), window, late)
+
+    def collect(self, *, limit: int | None = None, name: str | None = None) -> CollectSink:
+        """Keep the events (the first ``limit``): ``.frame()`` or ``.array()`` of what this returns."""
+        return self._end(CollectSink(self._plan.name_for(name, "collect"), self.schema, self.time, limit))
+
+    def for_each(self, function: Callable[[Any], Any], *, name: str | None = None) -> CallbackSink:
+        """Call a Python function with every event, in order."""
+        label = self._plan.name_for(name, "for_each")
+        return self._end(CallbackSink(label, self.schema, self.time, function, batches=False))
+
+    def for_each_batch(self, function: Callable[[np.ndarray], Any], *, name: str | None = None) -> CallbackSink:
+        """Call a Python function with structured arrays of events, in order."""
+        label = self._plan.name_for(name, "for_each_batch")
+        return self._end(CallbackSink(label, self.schema, self.time, function, batches=True))
+
+    def null(self, *, name: str | None = None) -> NullSink:
+        """Measure the events and drop them."""
+        return self._end(NullSink(self._plan.name_for(name, "null"), self.schema, self.time))
+
+    def __repr__(self) -> str:
+        return f"<Stream {self._operator.name}: {self.schema}>"
+
+    def _repr_html_(self) -> str:
+        return self._plan.drawing(self._plan.query_of(self._index))
+
+
+class KeyedStream:
+    """A stream grouped by key; a window comes next."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    def window(self, window: Tumbling, *, late: str = "error") -> "WindowedStream":
+        """Windows per key. ``late``: events of a closed window are an 'error' or 'drop'ped and counted."""
+        return WindowedStream(self._stream, self._keys, window, late)
+
+
+class WindowedStream:
+    """A stream cut into windows; an aggregate comes next."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...], window: Tumbling, late: str) -> None:
+        if not isinstance(window, Tumbling):
+            raise SchemaError(f"window({window!r}): give a window such as Tumbling(seconds=10)")
+        if stream.time is None:
+            raise SchemaError(
+                f"window after {stream._operator.name!r}: the stream has no event time. Name its field with "
+                f"source(..., time=...) and keep that field in every schema on the way; here are {stream.schema}"
+            )
+        self._stream, self._keys, self._window, self._late = stream, keys, window, late
+
+    def aggregate(self, *, name: str | None = None, **aggregates: Aggregate) -> Stream:
+        """One result per key and window: ``aggregate(views=count(), spent=sum("price"))``."""
+        stream = self._stream
+        assert stream.time is not None
+        label = stream._plan.name_for(name, "window")
+        operator = TumblingAggregate(
+            label, stream.schema, stream.time, self._keys, self._window, stream._unit_ns, aggregates, self._late
+        )
+        return stream._then(operator)
+

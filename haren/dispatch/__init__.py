@@ -1,0 +1,6 @@
+"""Dispatch styles: how a worker gets its next piece of work."""
+
+from haren.dispatch.dispatch import Dispatch
+from haren.dispatch.pool import Pool
+
+__all__ = ["Dispatch", "Pool"]

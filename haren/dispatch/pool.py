@@ -1,0 +1,65 @@
+"""The plain pool: round robin over runnable operators, with affinity.
+
+A thread stays with a query, going round its operators in topological order so that it meets the blocks
+it has just written while they are warm, until nothing there can run or its time slice is over; then it
+moves to the next query, first to one no other thread is at. A thread that has a query to itself takes
+short turns that fit its cache; threads that share one take long turns, so that blocks change caches less often.
+"""
+
+import numpy as np
+
+from haren.dispatch.dispatch import Dispatch
+from haren.graph import Graph
+
+__all__ = ["Pool"]
+
+# the words of the pool
+QUERIES = 0
+BOUNDS = 8  # address: first and last operator of each query
+OCCUPANCY = 16  # address: threads at each query, a cache line each
+THREADS = 24  # address: the threads' records, a cache line each
+SLICE_NS = 32
+QUANTUM = 40
+SHARED_QUANTUM = 48
+# the words of a thread
+QUERY = 0
+LAST = 8
+SINCE = 16
+
+
+class Pool(Dispatch):
+    """Round robin over runnable operators with affinity; ``quantum`` is in events."""
+
+    def __init__(self, *, quantum: int = 4096, shared_quantum: int = 32768, slice_ms: float = 1.0) -> None:
+        if quantum < 1 or shared_quantum < 1:
+            raise ValueError(f"a quantum is at least one event, not {min(quantum, shared_quantum)}")
+        if slice_ms <= 0:
+            raise ValueError(f"slice_ms must be positive, not {slice_ms}")
+        self.quantum = quantum
+        self.shared_quantum = shared_quantum
+        self.slice_ns = int(slice_ms * 1e6)
+
+    def install(self, graph: Graph, threads: int) -> int:
+        bounds = np.array([graph.bounds(q) for q in range(graph.query_count)], np.int64)
+        occupancy = np.zeros((graph.query_count, 8), np.int64)
+        records = np.zeros((threads, 8), np.int64)
+        records[:, 0] = -1
+        pool = np.array(
+            [len(bounds), bounds.ctypes.data, occupancy.ctypes.data, records.ctypes.data]
+            + [self.slice_ns, self.quantum, self.shared_quantum, 0],
+            np.int64,
+        )
+        self._memory = (bounds, occupancy, records, pool)
+        return pool.ctypes.data
+
+    def functions(self) -> tuple[int, int, int]:
+        from haren.native import pool as native
+        from haren.native.compiler import compile_native
+
+        self._code = (
+            compile_native(native.next_unit, "int64(int64, int64, int64)"),
+            compile_native(native.spare, "int64(int64, int64, int64)"),
+            compile_native(native.done, "int64(int64, int64, int64, int64, int64)"),
+        )
+        following, spare, done = (code.address for code in self._code)
+        return following, spare, done

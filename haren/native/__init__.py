@@ -1,0 +1,1 @@
+"""Compiled code of the scheduler: atomics, clock, waiting, the worker loop, dispatch decisions."""

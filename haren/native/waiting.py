@@ -1,0 +1,48 @@
+"""Bells for Python threads: ring the workers from outside, wait for them without the GIL."""
+
+import ctypes
+from functools import cache
+
+from haren.native.atomics import fetch_add, load_acquire
+from haren.native.clock import ring, sleep
+from haren.native.compiler import compile_native
+
+__all__ = ["ring_all", "ticket", "wait"]
+
+
+def _ring_all(bell):
+    fetch_add(bell, 1)
+    ring(bell, 2**31 - 1)
+    return 0
+
+
+def _ticket(bell):
+    return load_acquire(bell)
+
+
+def _wait(bell, former, timeout_ns):
+    if load_acquire(bell) == former:
+        sleep(bell, former, timeout_ns)
+    return 0
+
+
+@cache
+def _function(body, arguments):
+    native = compile_native(body, f"int64({', '.join(['int64'] * arguments)})")
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(native.address)
+    return function, native
+
+
+def ring_all(bell: int) -> None:
+    """Wake every thread that sleeps on the bell."""
+    _function(_ring_all, 1)[0](bell)
+
+
+def ticket(bell: int) -> int:
+    """The bell's ticket, to be read before the last look for work."""
+    return _function(_ticket, 1)[0](bell)
+
+
+def wait(bell: int, former: int, seconds: float) -> None:
+    """Sleep until the bell has rung since ``former`` was read, at most ``seconds``; releases the GIL."""
+    _function(_wait, 3)[0](bell, former, int(seconds * 1e9))
