@@ -1,5 +1,6 @@
 """What a window can compute per key: count, sum, min, max, mean, and aggregates users write."""
 
+import builtins
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +102,7 @@ def _mean(name: str, dtype: np.dtype) -> Aggregate:
 
 def _expression(source: str) -> Callable[[Any, Any], Any]:
     """``lambda state, event: source``, from text, because the field's name is part of it."""
-    return eval(f"lambda state, event: {source}")
+    return eval(f"lambda state, event: {source}", {"min": builtins.min, "max": builtins.max})
 
 
 _FIELD_AGGREGATES: dict[str, Callable[[str, np.dtype], Aggregate]] = {

@@ -137,6 +137,7 @@ class Engine:
             w.FAILED_EVENT: address(failed_event),
             w.INPUT_BYTES: operator.inputs.size if operator.inputs else 0,
             w.TIME: at.BEGINNING,
+            w.TIME_AT: operator.time_at(),
         }.items():
             words[offset // 8] = value
         return Deployed(operator, query, instance, words, outputs, source, marker, result, [output_table, failed_event])

@@ -159,7 +159,10 @@ class Allocator:
         block_size = channel.word(at.BLOCK_BYTES)
         words = np.frombuffer(memory, np.int64)
         for block in range(blocks):
-            words[(at.CHUNK_BYTES + block * block_size + at.WATERMARK) // 8] = at.BEGINNING
+            offset = at.CHUNK_BYTES + block * block_size
+            words[(offset + at.WATERMARK) // 8] = at.BEGINNING
+            words[(offset + at.SIZE) // 8] = channel.limits.block_events
+            words[(offset + at.DATA) // 8] = start + offset + at.BLOCK_PREAMBLE
         del words
         return start
 

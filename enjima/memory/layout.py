@@ -21,6 +21,9 @@ WRITE = 0  # events written, published by the writer
 READ = LINE  # events read, kept by the reader
 WATERMARK = 2 * LINE  # no event written later is older than this
 SEQUENCE = WATERMARK + 8  # how many blocks the channel had used before this one
+SIZE = WATERMARK + 16  # events the block takes: N, or fewer where a lent array ends
+DATA = WATERMARK + 24  # address of its events: its own, or a place in an array that is lent to the reader
+SHIFT = WATERMARK + 32  # to be added to the event time of lent events
 BLOCK_PREAMBLE = 3 * LINE
 
 # channel: constants

@@ -19,7 +19,6 @@ from haren.native.clock import ring
 @njit
 def readable(channel):
     """Events that can be read where the reader stands; moves on from a finished block."""
-    size = load(channel + at.BLOCK_EVENTS)
     while True:
         block = load(channel + at.READER_BLOCK)
         watermark = load_acquire(block + at.WATERMARK)
@@ -30,7 +29,7 @@ def readable(channel):
         if pending > 0:
             return pending
         store(channel + at.SAFE_WATERMARK, load(channel + at.SEEN_WATERMARK))
-        if written < size or not _next_reader_block(channel):
+        if written < load(block + at.SIZE) or not _next_reader_block(channel):
             return 0
 
 
@@ -78,9 +77,9 @@ def consume(channel, count):
 @njit
 def writable(channel):
     """Free slots where the writer stands; moves on from a full block. 0 means back-pressure."""
-    size = load(channel + at.BLOCK_EVENTS)
     while True:
-        free = size - load(load(channel + at.WRITER_BLOCK) + at.WRITE)
+        block = load(channel + at.WRITER_BLOCK)
+        free = load(block + at.SIZE) - load(block + at.WRITE)
         if free > 0:
             return free
         if not _next_block_of_chunk(channel) and not _next_writer_chunk(channel):
@@ -102,6 +101,9 @@ def _next_block_of_chunk(channel):
 def _open_block(channel, block):
     add_to(channel + at.BLOCKS_USED, 1)
     store(block + at.SEQUENCE, load(channel + at.BLOCKS_USED))
+    store(block + at.SIZE, load(channel + at.BLOCK_EVENTS))
+    store(block + at.DATA, block + at.BLOCK_PREAMBLE)
+    store(block + at.SHIFT, 0)
     store(channel + at.WRITER_BLOCK, block)
 
 
@@ -162,7 +164,7 @@ def hand_over(channel, chunk):
 def has_room(channel):
     """Whether a writer would find a free slot; any thread may ask, the answer may be a moment old."""
     block = load(channel + at.WRITER_BLOCK)
-    if load_acquire(block + at.WRITE) < load(channel + at.BLOCK_EVENTS):
+    if load_acquire(block + at.WRITE) < load(block + at.SIZE):
         return True
     if load(channel + at.WRITER_INDEX) + 1 < load(channel + at.CHUNK_BLOCKS):
         return True
@@ -183,7 +185,7 @@ def publish_watermark(channel, watermark):
     if watermark <= load(channel + at.PUBLISHED_WATERMARK):
         return
     block = load(channel + at.WRITER_BLOCK)
-    if load(block + at.WRITE) == load(channel + at.BLOCK_EVENTS) and _next_block_of_chunk(channel):
+    if load(block + at.WRITE) == load(block + at.SIZE) and _next_block_of_chunk(channel):
         block = load(channel + at.WRITER_BLOCK)
     store_release(block + at.WATERMARK, watermark)
     store_release(channel + at.PUBLISHED_WATERMARK, watermark)
@@ -207,7 +209,24 @@ def write_origins(channel):
 def read_place(channel):
     """Address of the next unread event in the reader's block."""
     block = load(channel + at.READER_BLOCK)
-    return block + at.BLOCK_PREAMBLE + load(block + at.READ) * load(channel + at.EVENT_BYTES)
+    return load(block + at.DATA) + load(block + at.READ) * load(channel + at.EVENT_BYTES)
+
+
+@njit
+def read_shift(channel):
+    """What to add to the event time of what lies there."""
+    return load(load(channel + at.READER_BLOCK) + at.SHIFT)
+
+
+@njit
+def lend(channel, data, count, shift):
+    """Let an empty block's events be the ``count`` ones at ``data``; a block begun so goes on by itself."""
+    block = load(channel + at.WRITER_BLOCK)
+    if load(block + at.WRITE) == 0:
+        store(block + at.SIZE, min(count, load(channel + at.BLOCK_EVENTS)))
+        store(block + at.DATA, data)
+        store(block + at.SHIFT, shift)
+    return load(block + at.SIZE) - load(block + at.WRITE)
 
 
 @njit

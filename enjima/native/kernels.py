@@ -9,8 +9,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numba import carray, from_dtype, njit, types
+from numba import carray, njit, types
 from numba.core.errors import NumbaError
 from numba.extending import overload
 
@@ -73,14 +72,23 @@ _NAMES: dict[str, Any] = {
 }
 
 
+COPY_EVENT = """
+@njit
+def copy_event(target, place, shift):
+    copy(target, place, COPY_SIZE)
+    if COPY_TIME >= 0:
+        store(target + COPY_TIME, load(place + COPY_TIME) + shift)
+
+"""
+
+
 def jit_user_function(function: Callable) -> Callable:
     """A user's function, ready to be inlined into a kernel; one that is compiled already stays as it is."""
     return function if hasattr(function, "py_func") else njit(boundscheck=True)(function)
 
 
-def result_type(function: Any, *arguments: np.dtype | type) -> Any:
-    """The numba type a compiled user function returns for records or numbers of these types."""
-    kinds = tuple(from_dtype(np.dtype(argument)) for argument in arguments)
+def result_type(function: Any, *kinds: Any) -> Any:
+    """The numba type a compiled user function returns for arguments of these types."""
     function.compile(kinds)
     return function.overloads[kinds].signature.return_type
 
@@ -88,5 +96,5 @@ def result_type(function: Any, *arguments: np.dtype | type) -> Any:
 def compile_kernel(template: str, names: dict[str, Any], check: Callable[[], None] | None = None) -> Native:
     """Compile the ``batch`` of a template, in which ``names`` are known besides the raw-memory helpers."""
     scope = {**_NAMES, **names}
-    exec(compile(textwrap.dedent(template), "<enjima kernel>", "exec"), scope)
+    exec(compile(COPY_EVENT + textwrap.dedent(template), "<enjima kernel>", "exec"), scope)
     return compile_native(scope["batch"], _SIGNATURE, check)

@@ -23,7 +23,12 @@ def collect(op, events, origins, count, out, out_origins, room):
         store(state + BUFFER, reallocate(load(state + BUFFER), capacity * size))
         store(state + CAPACITY, capacity)
         add_to(op + w.GROWTHS, 1)
-    copy(load(state + BUFFER) + kept * size, events, keep * size)
+    target = load(state + BUFFER) + kept * size
+    copy(target, events, keep * size)
+    shift = load(op + w.SHIFT)
+    if shift != 0:
+        for i in range(keep):
+            add_to(target + i * size + load(op + w.TIME_AT), shift)
     store_release(state + KEPT, kept + keep)
     return count
 

@@ -6,7 +6,7 @@ produced, why it stopped and whether it has more to say are words of the operato
 operators (blocks, overflow, fan-out, markers, watermarks, end of stream, latency) lives here, once.
 """
 
-from numba import njit
+from numba import carray, int64, njit
 
 from enjima.memory import layout as at
 from enjima.native import words as w
@@ -16,19 +16,21 @@ from enjima.native.channel import (
     first_marker,
     has_news,
     has_room,
+    lend,
     marker_due,
     publish,
     publish_watermark,
     push_marker,
     read_origins,
     read_place,
+    read_shift,
     readable,
     writable,
     write_origins,
     write_place,
 )
 from enjima.native.histogram import record
-from enjima.native.raw import add_to, as_float, copy
+from enjima.native.raw import add_to, as_float, copy, pointer
 from haren.native.atomics import call, fetch_add, load, load_acquire, store, store_release
 from haren.native.clock import monotonic_ns, ring
 
@@ -119,6 +121,7 @@ def _batch(engine, op, channel, limit):
     if load(op + w.KIND) == w.TRANSFORM:
         count = min(count, room)
     store(op + w.TIME, at.BEGINNING)
+    store(op + w.SHIFT, read_shift(channel))
     took = _call_kernel(op, read_place(channel), read_origins(channel), count, room)
     if took > 0:
         if load(op + w.KIND) == w.SINK:
@@ -126,7 +129,10 @@ def _batch(engine, op, channel, limit):
         consume(channel, took)
         add_to(op + w.EVENTS_IN, took)
     if load(op + w.ERROR) != 0:
-        copy(load(op + w.FAILED_EVENT), read_place(channel), load(op + w.INPUT_BYTES))
+        event = load(op + w.FAILED_EVENT)
+        copy(event, read_place(channel), load(op + w.INPUT_BYTES))
+        if load(op + w.TIME_AT) >= 0:
+            add_to(event + load(op + w.TIME_AT), load(op + w.SHIFT))
         return -1
     return took
 
@@ -305,14 +311,18 @@ def _emit(op, source, count, now):
         if room == 0:
             break
         position = load(source + w.POSITION)
-        out_origins = write_origins(_output(op, 0))
         batch = min(room, count - emitted)
-        _stamp_origins(source, out_origins, position, batch, now)
-        took = _call_kernel(op, position, 0, batch, batch)
+        if load(source + w.LENDS) != 0:
+            took = _lend(op, source, position, batch, now)
+        else:
+            _stamp_origins(source, write_origins(_output(op, 0)), position, batch, now)
+            took = _call_kernel(op, position, 0, batch, batch)
         store_release(source + w.POSITION, position + took)
         emitted += took
         if load(op + w.ERROR) != 0:
             break
+    if load(source + w.LENDS) != 0 and emitted > 0:
+        _note_lent_time(op, source)
     if emitted > 0 and load(op + w.TIME) > at.BEGINNING:
         for i in range(load(op + w.OUTPUT_COUNT)):
             publish_watermark(_output(op, i), load(op + w.TIME))
@@ -320,16 +330,44 @@ def _emit(op, source, count, now):
 
 
 @njit
+def _lend(op, source, position, count, now):
+    """Emit events where they lie in the array: readers meet them first, in their own caches."""
+    length = load(source + w.LENGTH)
+    size = load(op + w.EVENT_OUT_BYTES)
+    index = position % length
+    shift = position // length * load(source + w.TIME_SHIFT)
+    data = load(source + w.RECORDS) + index * size
+    for i in range(load(op + w.OUTPUT_COUNT)):
+        count = min(count, lend(_output(op, i), data, length - index, shift))
+    for i in range(load(op + w.OUTPUT_COUNT)):
+        _stamp_origins(source, write_origins(_output(op, i)), position, count, now)
+        publish(_output(op, i), count)
+    add_to(op + w.EVENTS_OUT, count)
+    return count
+
+
+@njit
+def _note_lent_time(op, source):
+    """The event time of the last event lent, read once a turn because it comes from main memory."""
+    if load(op + w.TIME_AT) >= 0:
+        last = load(source + w.POSITION) - 1
+        length = load(source + w.LENGTH)
+        place = load(source + w.RECORDS) + last % length * load(op + w.EVENT_OUT_BYTES)
+        store(op + w.TIME, load(place + load(op + w.TIME_AT)) + last // length * load(source + w.TIME_SHIFT))
+
+
+@njit
 def _stamp_origins(source, origins, position, count, now):
     """The intended clock time of each event: its place on the rate's grid, or now."""
     ns_per_event = as_float(load(source + w.NS_PER_EVENT))
+    column = carray(pointer(origins), (count,), int64)  # an array, not words, so that LLVM vectorises
     if ns_per_event == 0.0:
         for i in range(count):
-            store(origins + 8 * i, now)
+            column[i] = now
     else:
         started = load(source + w.STARTED)
         for i in range(count):
-            store(origins + 8 * i, started + int((position + i) * ns_per_event))
+            column[i] = started + int((position + i) * ns_per_event)
 
 
 @njit

@@ -19,6 +19,8 @@ MARKER_LATENCY = 64  # address of a sink's marker histogram
 RESULT_LATENCY = 72  # address of a sink's result histogram
 FAILED_EVENT = 80  # address of a place for the event a user function failed on
 INPUT_BYTES = 88
+TIME_AT = 96  # offset of the (int64) event time in what it reads, or emits if a source; -1 if there is none
+SHIFT = 104  # set before the call: to be added to event times read
 # operator: what happens (written only by the thread that runs it)
 PRODUCED = 128  # set by the kernel: events written in this call
 ERROR = 136  # set by the kernel: why it stopped
@@ -35,6 +37,7 @@ SPILL_CAPACITY = 216
 SPILL_NEXT = 224
 GROWTHS = 232  # how often the state or the overflow had to grow
 ERROR_VALUE = 240  # a number that explains the error
+PROGRESS = 248  # how far a kernel's loop came before the user's function raised
 OPERATOR_BYTES = 256
 
 # kinds
@@ -62,6 +65,6 @@ MARKER_EVERY = 64  # ns between markers; 0: one per run; -1: none
 NEXT_MARKER = 72
 TIME_SHIFT = 80  # added to event times per loop over the array
 STOPPED = 88  # 1: emit nothing more
-STOPPED_AT = 96  # clock time after which nothing is due any more
-NEXT_RUN = 104
+NEXT_RUN = 96
+LENDS = 104  # 1: its array is lent to readers block by block instead of copied
 SOURCE_BYTES = 128

@@ -10,21 +10,25 @@ from enjima.schema import Schema
 
 __all__ = ["Filter"]
 
-# Copies before it asks: a branch on data is mispredicted too often, a copy to a free slot costs little.
+# First notes which events pass (in the place of their origins), then copies those: a branch on data would
+# be mispredicted too often, and copying all of them costs too much.
 TEMPLATE = """
 def batch(op, events, origins, count, out, out_origins, room):
-    inputs = carray(pointer(events), (count,), INPUT_DTYPE)
+    shift = load(op + SHIFT)
     read = 0
     wrote = 0
     try:
         while read < count:
-            copy(out + wrote * SIZE, events + read * SIZE, SIZE)
-            store(out_origins + 8 * wrote, load(origins + 8 * read))
-            if function(inputs[read]):
+            store(out_origins + 8 * wrote, read)
+            if function(event(events + read * SIZE, shift)):
                 wrote += 1
             read += 1
     except Exception:
         store(op + ERROR, USER_ERROR)
+    for index in range(wrote):
+        chosen = load(out_origins + 8 * index)
+        copy_event(out + index * SIZE, events + chosen * SIZE, shift)
+        store(out_origins + 8 * index, load(origins + 8 * chosen))
     store(op + PRODUCED, wrote)
     return read
 """
@@ -44,16 +48,14 @@ class Filter(Compiled):
     def template(self) -> tuple[str, dict[str, Any]]:
         assert self.inputs is not None
         self._jitted = self.predicate.compiled()
-        names = {"function": self._jitted, "INPUT_DTYPE": self.inputs.dtype, "SIZE": self.inputs.size}
-        return TEMPLATE, names
+        return TEMPLATE, {"function": self._jitted, "SIZE": self.inputs.size}
 
     def check(self) -> None:
         from numba import types
 
         from enjima.native.kernels import result_type
 
-        assert self.inputs is not None
-        result = result_type(self._jitted, self.inputs.dtype)
+        result = result_type(self._jitted, self.event_type())
         if not isinstance(result, (types.Boolean, types.Integer, types.Float)):
             raise SchemaError(
                 f"operator {self.name!r}: {self.predicate.name} returns {result}; a filter returns a boolean"
@@ -64,7 +66,7 @@ class Filter(Compiled):
         assert schema is not None
 
         def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
-            inputs, outputs = records(events, count, schema), records(out, room, schema)
+            inputs, outputs = instance.inputs(events, count), records(out, room, schema)
             from_origins, to_origins = words_at(origins, count), words_at(out_origins, room)
             instance.words[w.PRODUCED // 8] = 0
             for index, event in instance.iterate(inputs):

@@ -14,10 +14,11 @@ from haren.memory import address
 __all__ = ["JoinStatic"]
 
 # The table's state: slots, mask, base, multiplier, shift. Keys in a narrow range address their slot
-# directly (multiplier 1, shift 0), others through a multiplicative hash; one code serves both.
+# directly (multiplier 1, shift 0), others through a multiplicative hash; one code serves both. An empty
+# slot holds a key that belongs elsewhere, so the first look needs no second word.
 TEMPLATE = """
 def batch(op, events, origins, count, out, out_origins, room):
-    inputs = carray(pointer(events), (count,), INPUT_DTYPE)
+    event_shift = load(op + SHIFT)
     state = load(op + STATE)
     slots = load(state)
     mask = load(state + 8)
@@ -26,17 +27,19 @@ def batch(op, events, origins, count, out, out_origins, room):
     shift = load(state + 32)
     wrote = 0
     for read in range(count):
-        key = int(inputs[read].{key})
+        key = int(event(events + read * INPUT_SIZE, event_shift).{key})
         number = (((key - base) * multiplier) >> shift) & mask
         slot = slots + number * SLOT_SIZE
-        while load(slot) != 0 and load(slot + 8) != key:
-            number = (number + 1) & mask
-            slot = slots + number * SLOT_SIZE
-        copy(out + wrote * OUTPUT_SIZE, events + read * INPUT_SIZE, INPUT_SIZE)
+        found = 1
+        if load(slot) != key:
+            while load(slot + 8) != 0 and load(slot) != key:
+                number = (number + 1) & mask
+                slot = slots + number * SLOT_SIZE
+            found = load(slot + 8)
+        copy_event(out + wrote * OUTPUT_SIZE, events + read * INPUT_SIZE, event_shift)
         copy(out + wrote * OUTPUT_SIZE + INPUT_SIZE, slot + 16, PAYLOAD_SIZE)
         store(out_origins + 8 * wrote, load(origins + 8 * read))
-        if load(slot) != 0:
-            wrote += 1
+        wrote += found
     store(op + PRODUCED, wrote)
     return count
 """
@@ -68,12 +71,12 @@ class JoinStatic(Compiled):
         output = Schema(np.dtype(fields + [(field, schema.dtype[field]) for field in payload]))
         super().__init__(name, inputs, output, time)
         self.on = on
+        self.table = rows
         self._slots, self._parameters = _build(rows, on, payload, name)
 
     def template(self) -> tuple[str, dict[str, Any]]:
         assert self.inputs is not None and self.output is not None
         names = {
-            "INPUT_DTYPE": self.inputs.dtype,
             "INPUT_SIZE": self.inputs.size,
             "OUTPUT_SIZE": self.output.size,
             "PAYLOAD_SIZE": self.output.size - self.inputs.size,
@@ -127,9 +130,18 @@ def _build(rows: np.ndarray, on: str, payload: list[str], name: str) -> tuple[np
     capacity = 1 << max(4, (width - 1).bit_length())
     multiplier, shift = (1, 0) if dense else (GOLDEN, 32)
     packed = Schema(rows.dtype).dtype
-    slots = np.zeros(capacity, [("taken", "i8"), ("key", "i8"), *[(field, packed[field]) for field in payload]])
-    with np.errstate(over="ignore"):
-        number = (((keys - low) * np.int64(multiplier)) >> shift) & (capacity - 1)
+    slots = np.zeros(capacity, [("key", "i8"), ("taken", "i8"), *[(field, packed[field]) for field in payload]])
+
+    def home(key: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return (((key - low) * np.int64(multiplier)) >> shift) & (capacity - 1)
+
+    number = home(keys)
+    foreign = np.int64(low)
+    slots["key"] = foreign
+    while home(foreign) == home(np.int64(low)):
+        foreign += 1
+    slots["key"][home(np.int64(low))] = foreign
     waiting = np.arange(len(keys))
     while len(waiting):  # each round places the first key that asks for a free slot and moves the others on
         asking = waiting[slots["taken"][number[waiting]] == 0]

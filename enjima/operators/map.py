@@ -12,13 +12,12 @@ __all__ = ["FlatMap", "Map", "assignments", "check_fields"]
 
 MAP = """
 def batch(op, events, origins, count, out, out_origins, room):
-    inputs = carray(pointer(events), (count,), INPUT_DTYPE)
-    outputs = carray(pointer(out), (room,), OUTPUT_DTYPE)
+    shift = load(op + SHIFT)
     read = 0
     try:
         while read < count:
-            result = function(inputs[read])
-            target = outputs[read]
+            result = function(event(events + read * INPUT_SIZE, shift))
+            target = carray(pointer(out + read * SIZE), (1,), OUTPUT_DTYPE)[0]
             {assign}
             store(out_origins + 8 * read, load(origins + 8 * read))
             read += 1
@@ -32,14 +31,14 @@ def batch(op, events, origins, count, out, out_origins, room):
 # generator takes back what the failing event had produced.
 FLAT_MAP = """
 def batch(op, events, origins, count, out, out_origins, room):
-    inputs = carray(pointer(events), (count,), INPUT_DTYPE)
+    shift = load(op + SHIFT)
     read = 0
     wrote = 0
     begun = 0
     try:
         while read < count and wrote < room:
             begun = wrote
-            for result in function(inputs[read]):
+            for result in function(event(events + read * INPUT_SIZE, shift)):
                 if wrote < room:
                     place = out + wrote * SIZE
                     store(out_origins + 8 * wrote, load(origins + 8 * read))
@@ -98,7 +97,7 @@ class Map(Compiled):
         self._jitted = self.function.compiled()
         names = {
             "function": self._jitted,
-            "INPUT_DTYPE": self.inputs.dtype,
+            "INPUT_SIZE": self.inputs.size,
             "OUTPUT_DTYPE": self.output.dtype,
             "SIZE": self.output.size,
         }
@@ -107,20 +106,20 @@ class Map(Compiled):
     def check(self) -> None:
         from enjima.native.kernels import result_type
 
-        assert self.inputs is not None and self.output is not None
-        self.check_result(result_type(self._jitted, self.inputs.dtype), self.output)
+        assert self.output is not None
+        self.check_result(result_type(self._jitted, self.event_type()), self.output)
 
     def check_result(self, result: Any, output: Schema) -> None:
         check_fields(result, output, self.name, self.function.name)
 
     def python_batch(self, instance: Instance) -> Callable[..., int]:
-        source, target = self.inputs, self.output
-        assert source is not None and target is not None
+        target = self.output
+        assert target is not None
 
         def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
             outputs = records(out, room, target)
             from_origins, to_origins = words_at(origins, count), words_at(out_origins, room)
-            for index, event in instance.iterate(records(events, count, source)):
+            for index, event in instance.iterate(instance.inputs(events, count)):
                 outputs[index] = field_values(self.function.python(event), target, self.name)
                 to_origins[index] = from_origins[index]
                 instance.words[w.PRODUCED // 8] = index + 1
@@ -157,8 +156,8 @@ class FlatMap(Map):
         check_fields(element, output, self.name, self.function.name)
 
     def python_batch(self, instance: Instance) -> Callable[..., int]:
-        source, target = self.inputs, self.output
-        assert source is not None and target is not None
+        target = self.output
+        assert target is not None
         waiting: list[tuple[tuple, int]] = []
 
         def flush(out: int, out_origins: int, room: int) -> None:
@@ -175,7 +174,7 @@ class FlatMap(Map):
             instance.progress = 0
             try:
                 if len(waiting) < room:
-                    for index, event in instance.iterate(records(events, count, source)):
+                    for index, event in instance.iterate(instance.inputs(events, count)):
                         produced = [field_values(r, target, self.name) for r in self.function.python(event)]
                         waiting.extend((values, int(from_origins[index])) for values in produced)
                         if len(waiting) >= room:

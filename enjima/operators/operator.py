@@ -57,7 +57,13 @@ class Operator(ABC):
         self.name = name
         self.inputs = inputs
         self.output = output
+        self.input_time = time if inputs is not None and time in inputs.names else None
         self.time = time if output is not None and time in output.names else None
+
+    def time_at(self) -> int:
+        """Where 64-bit event time lies in what the operator reads (a source: emits); -1 if there is none."""
+        schema, time = (self.output, self.time) if self.inputs is None else (self.inputs, self.input_time)
+        return schema.offset(time) if schema is not None and time and schema.dtype[time].itemsize == 8 else -1
 
     @abstractmethod
     def prepare(self) -> None:
@@ -91,6 +97,20 @@ class Compiled(Operator):
     def python_batch(self, instance: "Instance") -> Callable[..., int]:
         """The kernel as Python, for user functions that do not compile."""
 
+    def event_reader(self) -> Any:
+        """How a kernel sees an event of the input at an address."""
+        from enjima.native.event import event_reader
+
+        assert self.inputs is not None
+        return event_reader(self.inputs.dtype, self.input_time if self.time_at() >= 0 else None)
+
+    def event_type(self) -> Any:
+        """The numba type of an event of the input."""
+        from enjima.native.event import EventType
+
+        assert self.inputs is not None
+        return EventType(self.inputs.dtype, self.input_time if self.time_at() >= 0 else None)
+
     def check(self) -> None:
         """Raise `SchemaError` if a compiled function's result does not fit."""
 
@@ -101,6 +121,8 @@ class Compiled(Operator):
             self._check_fields(function)
         try:
             template, names = self.template()
+            if self.inputs is not None:
+                names |= {"event": self.event_reader(), "COPY_SIZE": self.inputs.size, "COPY_TIME": self.time_at()}
             self.native = compile_kernel(template, names, self.check)
         except NumbaError as error:
             reason = _reason(error)
@@ -174,6 +196,18 @@ class Instance:
 
         self._callback = BATCH(guarded)
         self.batch = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def inputs(self, where: int, count: int) -> np.ndarray:
+        """The events of a batch as Python sees them, event times shifted where they are lent."""
+        from enjima.native import words as w
+
+        schema, shift = self.operator.inputs, int(self.words[w.SHIFT // 8])
+        assert schema is not None
+        events = records(where, count, schema)
+        if shift and self.operator.input_time:
+            events = events.copy()
+            events[self.operator.input_time] += shift
+        return events
 
     def iterate(self, inputs: np.ndarray) -> Iterator[tuple[int, Any]]:
         """The events of a batch for a Python kernel, which ends early when the engine is stopped.

@@ -105,18 +105,16 @@ class CallbackSink(Sink):
         self.batches = batches
 
     def deploy(self) -> Instance:
-        schema = self.inputs
-        assert schema is not None
         instance = Instance(self)
 
         def each(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
-            for _, event in instance.iterate(records(events, count, schema).copy()):
+            for _, event in instance.iterate(instance.inputs(events, count).copy()):
                 self.function.python(event)
             return instance.progress
 
         def whole(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
             instance.progress = 0
-            self.function.python(np.array(records(events, count, schema).view(np.ndarray)))
+            self.function.python(np.array(instance.inputs(events, count).view(np.ndarray)))
             return count
 
         instance.use_python(whole if self.batches else each)

@@ -23,6 +23,7 @@ from haren.memory import address
 __all__ = ["ArraySource", "FunctionSource", "IteratorSource", "Source", "SourceInstance"]
 
 UNBOUNDED = 1 << 62
+
 BEGINNING = -(2**63)
 
 REPLAY = """
@@ -147,6 +148,7 @@ class ArraySource(Source):
         if loop is not None and loop is not True and loop is not False and not (isinstance(loop, int) and loop > 0):
             raise SchemaError(f"source {name!r}: loop={loop!r}; give True for ever, a number of times, or None for once")
         self.loop = loop
+        self.lend = time is None or output.dtype[time].itemsize == 8
         self.array = np.ascontiguousarray(array if array.dtype == output.dtype else array.astype(output.dtype))
         if time is not None:
             self._check_order(name, time)
@@ -177,6 +179,7 @@ class ArraySource(Source):
             shift = span + max(1, span // max(1, length - 1))
         made = self.instance(self.start_words(length, limit, self.loop is not True, shift))
         made.state[w.RECORDS // 8] = address(self.array)
+        made.state[w.LENDS // 8] = int(self.lend)
         return made
 
     def describe(self) -> str:
@@ -212,10 +215,12 @@ class FunctionSource(Source):
         return text, {"function": self._jitted, "OUTPUT_DTYPE": self.output.dtype}
 
     def check(self) -> None:
+        from numba import int64
+
         from enjima.native.kernels import result_type
 
         assert self.output is not None
-        check_fields(result_type(self._jitted, np.dtype("i8")), self.output, self.name, self.function.name)
+        check_fields(result_type(self._jitted, int64), self.output, self.name, self.function.name)
 
     def python_batch(self, instance: Instance) -> Callable[..., int]:
         target = self.output

@@ -22,26 +22,26 @@ NEVER = 2**63 - 1
 BEGINNING = -(2**63)
 
 # state words: a hash table (5 words), then these
-START, OPEN, FIRING, NEXT, STATE_WORDS = 5, 6, 7, 8, 9
+START, OPEN, FIRING, NEXT, FULL, STATE_WORDS = 5, 6, 7, 8, 9, 10
+_STATE = {"START": 8 * START, "OPEN": 8 * OPEN, "FIRING": 8 * FIRING, "NEXT": 8 * NEXT, "FULL": 8 * FULL}
 
+# numba splits blocks at every statement inside try, so the loops stand outside it, in functions; how far
+# an interrupted one came is a word of the operator.
 TEMPLATE = """
 @njit
 def emit(op, state, out, out_origins, room, wrote):
-    outputs = carray(pointer(out), (room,), OUTPUT_DTYPE)
-    slots = carray(pointer(load(state + TABLE_SLOTS)), (load(state + TABLE_CAPACITY),), SLOT_DTYPE)
+    slots = load(state + TABLE_SLOTS)
+    order = load(state + TABLE_ORDER)
     index = load(state + NEXT)
     taken = load(state + TABLE_TAKEN)
-    try:
-        while index < taken and wrote < room:
-            slot = slots[load(load(state + TABLE_ORDER) + 8 * index)]
-            target = outputs[wrote]
-            target.window_start = load(state + START)
-            {emit}
-            store(out_origins + 8 * wrote, slot.origin)
-            wrote += 1
-            index += 1
-    except Exception:
-        store(op + ERROR, USER_ERROR)
+    while index < taken and wrote < room:
+        slot = carray(pointer(slots + load(order + 8 * index) * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
+        target = carray(pointer(out + wrote * OUTPUT_SIZE), (1,), OUTPUT_DTYPE)[0]
+        target.window_start = load(state + START)
+        {emit}
+        store(out_origins + 8 * wrote, slot.origin)
+        wrote += 1
+        index += 1
     store(state + NEXT, index)
     if index == taken:
         store(state + FIRING, 0)
@@ -51,78 +51,78 @@ def emit(op, state, out, out_origins, room, wrote):
     return wrote
 
 @njit
-def open_window(state, time):
-    store(state + START, max(load(state + START), time - time % SIZE))
-    store(state + OPEN, 1)
-
-@njit
 def fold(op, state, events, origins, count, read):
-    if load(state + TABLE_CAPACITY) == 0:
-        grow(op, state, SLOT_SIZE, KEYS)
-    inputs = carray(pointer(events), (count,), INPUT_DTYPE)
+    shift = load(op + SHIFT)
     if load(state + OPEN) == 0:
-        open_window(state, int(inputs[read].{time}))
+        time = int(read_event(events + read * INPUT_SIZE, shift).{time})
+        store(state + START, max(load(state + START), time - time % SIZE))
+        store(state + OPEN, 1)
     start = load(state + START)
     generation = load(state + TABLE_GENERATION)
     mask = load(state + TABLE_CAPACITY) - 1
-    slots = carray(pointer(load(state + TABLE_SLOTS)), (mask + 1,), SLOT_DTYPE)
-    going = True
-    try:
-        while going and read < count:
-            event = inputs[read]
-            time = int(event.{time}) - start
-            if time >= SIZE:
-                store(state + FIRING, 1)
-                going = False
-            elif time < 0:
-                {late}
-            else:
-                {keys}
-                number = home(mixed, mask)
-                slot = slots[number]
-                while slot.generation == generation and not ({same}):
-                    number = (number + 1) & mask
-                    slot = slots[number]
-                taken = load(state + TABLE_TAKEN)
-                if slot.generation != generation and 2 * taken > mask:
-                    grow(op, state, SLOT_SIZE, KEYS)
-                    going = False
-                else:
-                    if slot.generation != generation:
-                        {initialise}
-                        store(load(state + TABLE_ORDER) + 8 * taken, number)
-                        store(state + TABLE_TAKEN, taken + 1)
-                        slot.generation = generation
-                    {add}
-                    slot.origin = load(origins + 8 * read)
-                    read += 1
-    except Exception:
-        store(op + ERROR, USER_ERROR)
+    slots = load(state + TABLE_SLOTS)
+    while read < count:
+        event = read_event(events + read * INPUT_SIZE, shift)
+        time = int(event.{time}) - start
+        if time >= SIZE:
+            store(state + FIRING, 1)
+            break
+        if time < 0:
+            {late}
+        {keys}
+        number = home(mixed, mask)
+        slot = carray(pointer(slots + number * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
+        while slot.generation == generation and not ({same}):
+            number = (number + 1) & mask
+            slot = carray(pointer(slots + number * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
+        if slot.generation != generation:
+            taken = load(state + TABLE_TAKEN)
+            if 2 * taken >= mask:
+                store(state + FULL, 1)
+                break
+            {initialise}
+            store(load(state + TABLE_ORDER) + 8 * taken, number)
+            store(state + TABLE_TAKEN, taken + 1)
+            slot.generation = generation
+        {add}
+        slot.origin = load(origins + 8 * read)
+        read += 1
+        store(op + PROGRESS, read)
     return read
 
-def batch(op, events, origins, count, out, out_origins, room):
-    state = load(op + STATE)
+@njit
+def alternate(op, state, events, origins, count, out, out_origins, room):
     read = 0
     wrote = 0
-    watermark = load(op + TIME)
-    if watermark > {BEGINNING} and load(state + OPEN) != 0 and watermark - SIZE >= load(state + START):
-        store(state + FIRING, 1)
-    going = True
-    while going:
+    store(op + PROGRESS, 0)
+    while True:
         if load(state + FIRING) != 0:
             wrote = emit(op, state, out, out_origins, room, wrote)
         if load(state + FIRING) != 0 or read == count or load(op + ERROR) != 0:
-            going = False
-        else:
-            read = fold(op, state, events, origins, count, read)
-    store(op + MORE, load(state + FIRING))
+            break
+        if load(state + FULL) != 0:
+            grow(op, state, SLOT_SIZE, KEYS)
+            store(state + FULL, 0)
+        read = fold(op, state, events, origins, count, read)
     store(op + PRODUCED, wrote)
+    store(op + PROGRESS, read)
+
+def batch(op, events, origins, count, out, out_origins, room):
+    state = load(op + STATE)
+    watermark = load(op + TIME)
+    if watermark > {BEGINNING} and load(state + OPEN) != 0 and watermark - SIZE >= load(state + START):
+        store(state + FIRING, 1)
+    try:
+        alternate(op, state, events, origins, count, out, out_origins, room)
+    except Exception:
+        store(op + ERROR, USER_ERROR)
+    store(op + MORE, load(state + FIRING))
     if {NEVER} > watermark > {BEGINNING}:
         store(op + TIME, watermark - watermark % SIZE)
-    return read
+    return load(op + PROGRESS)
 """
-LATE_ERROR = "store(op + ERROR, LATE_EVENT); store(op + ERROR_VALUE, start); going = False"
-LATE_DROP = "add_to(op + LATE, 1); read += 1"
+LATE_ERROR = "store(op + ERROR, LATE_EVENT); store(op + ERROR_VALUE, start); break"
+LATE_DROP = "add_to(op + LATE, 1); read += 1; continue"
 
 
 @dataclass(frozen=True)
@@ -200,12 +200,14 @@ class TumblingAggregate(Compiled):
         emit, initialise, add = [], [], []
         names: dict[str, Any] = {
             "SIZE": self.length,
-            "INPUT_DTYPE": self.inputs.dtype,
+            "INPUT_SIZE": self.inputs.size,
             "OUTPUT_DTYPE": self.output.dtype,
+            "OUTPUT_SIZE": self.output.size,
             "SLOT_DTYPE": self.slot,
             "SLOT_SIZE": self.slot.itemsize,
             "KEYS": len(self.keys),
-            **{name: 8 * value for name, value in (("START", START), ("OPEN", OPEN), ("FIRING", FIRING), ("NEXT", NEXT))},
+            "read_event": self.event_reader(),
+            **_STATE,
         }
         for i, key in enumerate(self.keys):
             emit.append(f"target.{key} = slot.key_{i}")
@@ -227,12 +229,12 @@ class TumblingAggregate(Compiled):
             BEGINNING=BEGINNING,
             NEVER=NEVER,
             time=self.event_time,
-            emit=_indented(emit, 12),
+            emit=_indented(emit, 8),
             late=LATE_ERROR if self.late == "error" else LATE_DROP,
-            keys=_indented(keys, 16),
+            keys=_indented(keys, 8),
             same=same,
-            initialise=_indented(initialise, 24),
-            add=_indented(add, 20),
+            initialise=_indented(initialise, 12),
+            add=_indented(add, 8),
         )
         return text, names
 
@@ -242,6 +244,7 @@ class TumblingAggregate(Compiled):
     def deploy(self) -> Instance:
         instance = _WindowInstance(self, STATE_WORDS)
         instance.state[START] = BEGINNING
+        instance.state[FULL] = 1  # no slots yet
         instance.state[4] = 1  # the table's generation; 0 marks a slot never taken
         if self.native is not None:
             instance.batch = self.native.address
@@ -250,8 +253,8 @@ class TumblingAggregate(Compiled):
         return instance
 
     def python_batch(self, instance: Instance) -> Callable[..., int]:
-        source, target = self.inputs, self.output
-        assert source is not None and target is not None
+        target = self.output
+        assert target is not None
         table: dict[tuple, list] = {}
         waiting: list[tuple[tuple, int]] = []
         start: int | None = None
@@ -290,7 +293,7 @@ class TumblingAggregate(Compiled):
             if watermark > BEGINNING and start is not None and watermark >= start + self.length:
                 close_window()
             from_origins = words_at(origins, count)
-            for index, event in instance.iterate(records(events, count, source)):
+            for index, event in instance.iterate(instance.inputs(events, count)):
                 add(event, int(from_origins[index]))
                 if instance.words[w.ERROR // 8] or len(waiting) >= room:
                     instance.progress = index + (0 if instance.words[w.ERROR // 8] else 1)

@@ -21,6 +21,7 @@ THREADS = 24  # address: the threads' records, a cache line each
 SLICE_NS = 32
 QUANTUM = 40
 SHARED_QUANTUM = 48
+TURN_NS = 56  # a turn of a slow operator is shortened to about this
 # the words of a thread
 QUERY = 0
 LAST = 8
@@ -30,7 +31,7 @@ SINCE = 16
 class Pool(Dispatch):
     """Round robin over runnable operators with affinity; ``quantum`` is in events."""
 
-    def __init__(self, *, quantum: int = 4096, shared_quantum: int = 32768, slice_ms: float = 1.0) -> None:
+    def __init__(self, *, quantum: int = 16384, shared_quantum: int = 65536, slice_ms: float = 4.0) -> None:
         if quantum < 1 or shared_quantum < 1:
             raise ValueError(f"a quantum is at least one event, not {min(quantum, shared_quantum)}")
         if slice_ms <= 0:
@@ -46,7 +47,7 @@ class Pool(Dispatch):
         records[:, 0] = -1
         pool = np.array(
             [len(bounds), bounds.ctypes.data, occupancy.ctypes.data, records.ctypes.data]
-            + [self.slice_ns, self.quantum, self.shared_quantum, 0],
+            + [self.slice_ns, self.quantum, self.shared_quantum, 1_000_000],
             np.int64,
         )
         self._memory = (bounds, occupancy, records, pool)

@@ -53,13 +53,13 @@ def _attach(pool, record, query, now):
 
 @njit
 def _grant(pool, worker, record, query, unit):
-    """Set the quota: shorter for operators so slow that it would outlast the time slice."""
+    """Set the quota: shorter for operators so slow that others would wait long for their turn."""
     store(record + p.LAST, unit)
     alone = load_acquire(_occupancy(pool, query)) <= 1
     quota = load(pool + p.QUANTUM) if alone else load(pool + p.SHARED_QUANTUM)
     cost = load(load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit + w.COST_NS)
     if cost > 0:
-        quota = min(quota, max(1, (load(pool + p.SLICE_NS) << 10) // cost))
+        quota = min(quota, max(1, (load(pool + p.TURN_NS) << 10) // cost))
     store(worker + w.QUOTA, quota)
     return unit
 

@@ -37,8 +37,11 @@ LAST_RUN = 88
 COST_NS = 96  # recent nanoseconds per event, in 1/1024
 OPERATOR_BYTES = 128
 
-TIMEKEEPER = 16  # word of the bell: the sleeper that watches the clock closely
-WATCH_NS = 1_000_000  # the others look this much later, in case the timekeeper is busy
+WATCHED = 16  # word of the bell: the time a sleeper already watches for; 0 if none does
+WATCH_NS = 1_000_000  # sleepers with nothing earlier to watch for look this much later, in case that one is busy
+
+
+FAR = 2**61  # longer than any wait for a time
 
 
 def work(worker):
@@ -54,14 +57,18 @@ def work(worker):
             unit = call(load(worker + NEXT), (load(worker + DISPATCH), worker, now))
             if unit < 0 and load_acquire(stop) == 0:
                 wake_at = load(worker + WAKE_AT)
-                keeper = compare_exchange(bell + TIMEKEEPER, 0, 1)
-                if not keeper and wake_at < 2**62:
-                    wake_at += WATCH_NS
-                if wake_at > now:
+                watched = load_acquire(bell + WATCHED)
+                watching = watched == 0 or wake_at < watched
+                if watching:
+                    store_release(bell + WATCHED, wake_at)
+                wait = wake_at - now
+                if not watching and wait < FAR:
+                    wait += WATCH_NS
+                if wait > 0:
                     store(worker + SLEEPS, load(worker + SLEEPS) + 1)
-                    sleep(bell, ticket, wake_at - now)
-                if keeper:
-                    store_release(bell + TIMEKEEPER, 0)
+                    sleep(bell, ticket, wait)
+                if watching:
+                    compare_exchange(bell + WATCHED, wake_at, 0)
             fetch_add(bell + BELL_SLEEPERS, -1)
             now = monotonic_ns()
             if unit < 0:
