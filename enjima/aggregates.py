@@ -15,10 +15,11 @@ __all__ = ["Aggregate", "count", "max", "mean", "min", "sum"]
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate: ``init() -> state``, ``add(state, event) -> state``, ``merge(a, b) -> state``, ``result(state)``.
+    """An aggregate as four functions: init, add, merge, result.
 
-    A state is a number or a tuple of numbers. ``dtype`` is the type of the result. ``merge`` joins two
-    partial states (windows made of panes need it); the built-in ones have it too.
+    ``init() -> state``, ``add(state, event) -> state``, ``merge(a, b) -> state``, ``result(state)``. A state
+    is a number or a tuple of numbers; ``dtype`` is the type of the result. ``merge`` joins two partial
+    states: windows made of panes need it.
     """
 
     init: Callable[[], Any]
@@ -34,7 +35,9 @@ class Aggregate:
         start = self.init()
         values = start if isinstance(start, tuple) else (start,)
         if not values or not all(isinstance(v, (int, float, np.integer, np.floating)) for v in values):
-            raise SchemaError(f"{where}: init() returned {start!r}; a state is a number or a tuple of numbers")
+            raise SchemaError(
+                f"{where}: init() returned {start!r}; a state is a number or a tuple of numbers"
+            )
         return [np.dtype("f8" if isinstance(v, (float, np.floating)) else "i8") for v in values]
 
     def bound(self, schema: Schema, where: str) -> "Aggregate":

@@ -20,7 +20,9 @@ def svg(operators: Sequence[Operator], edges: Sequence[tuple[int, int]]) -> str:
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">'
     ]
     for upstream, downstream in edges:
-        parts.append(_edge(operators[upstream], _corner(column, row, upstream), _corner(column, row, downstream)))
+        parts.append(
+            _edge(operators[upstream], _corner(column, row, upstream), _corner(column, row, downstream))
+        )
     for index, operator in enumerate(operators):
         parts.append(_box(operator, *_corner(column, row, index)))
     return "".join([*parts, "</svg>"])
@@ -49,11 +51,13 @@ def _corner(column: list[int], row: list[int], index: int) -> tuple[int, int]:
 
 
 def _box(operator: Operator, x: int, y: int) -> str:
+    name, what = escape(_cut(operator.name, 24)), escape(_cut(operator.describe(), 30))
+    frame = f'x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"'
     return (
-        f'<g><title>{escape(operator.describe())}</title>'
-        f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="#eef3fb" stroke="#4c72b0"/>'
-        f'<text x="{x + 10}" y="{y + 22}" font-weight="bold" fill="#222">{escape(_cut(operator.name, 24))}</text>'
-        f'<text x="{x + 10}" y="{y + 41}" fill="#555" font-size="11">{escape(_cut(operator.describe(), 30))}</text></g>'
+        f"<g><title>{escape(operator.describe())}</title>"
+        f'<rect {frame} fill="#eef3fb" stroke="#4c72b0"/>'
+        f'<text x="{x + 10}" y="{y + 22}" font-weight="bold" fill="#222">{name}</text>'
+        f'<text x="{x + 10}" y="{y + 41}" fill="#555" font-size="11">{what}</text></g>'
     )
 
 

@@ -72,6 +72,7 @@ class Engine:
         self.handle = address(self._words)
         self.errors: dict[int, QueryError] = {}
         self.finished = threading.Event()
+        self.supervisor_error: BaseException | None = None
         self._stopping = False
         self._closed = False
         self.allocator = Allocator()
@@ -115,7 +116,9 @@ class Engine:
         self._words[w.RUNNING_SINKS // 8] = sinks
         self._words[w.MAIN_BELL // 8] = address(self._main_bell)
 
-    def _place(self, operator: Operator, query: int, source: Channel | None, outputs: list[Channel]) -> Deployed:
+    def _place(
+        self, operator: Operator, query: int, source: Channel | None, outputs: list[Channel]
+    ) -> Deployed:
         instance = operator.deploy()
         instance.stop_flag = lambda: self._stopping
         words = instance.words = lines(w.OPERATOR_BYTES // 64)
@@ -140,7 +143,9 @@ class Engine:
             w.TIME_AT: operator.time_at(),
         }.items():
             words[offset // 8] = value
-        return Deployed(operator, query, instance, words, outputs, source, marker, result, [output_table, failed_event])
+        return Deployed(
+            operator, query, instance, words, outputs, source, marker, result, [output_table, failed_event]
+        )
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -198,17 +203,20 @@ class Engine:
         from haren.native.waiting import ticket, wait
 
         bell = address(self._main_bell)
-        while not self._stopping:
-            former = ticket(bell)
-            self._collect_errors()
-            if all(self._query_over(query) for query in range(len(self.query_names))):
-                self.finished.set()
-                return
-            wait(bell, former, 0.1)
+        try:
+            while not self._stopping:
+                former = ticket(bell)
+                self._collect_errors()
+                if all(self._query_over(query) for query in range(len(self.query_names))):
+                    break
+                wait(bell, former, 0.1)
+        except BaseException as error:
+            self.supervisor_error = error
+        self.finished.set()
 
     def _query_over(self, query: int) -> bool:
         if self._failed[query, 0]:
-            return True
+            return query in self.errors
         sinks = [d for d in self.deployed if d.query == query and d.operator.kind == w.SINK]
         return all(d.word(w.DONE) for d in sinks)
 
@@ -236,7 +244,11 @@ class Engine:
         """The error of an operator, with the event and the user function's own traceback."""
         operator, query = deployed.operator, self.query_names[deployed.query]
         is_source = isinstance(deployed.instance, SourceInstance)
-        number = deployed.instance.position if isinstance(deployed.instance, SourceInstance) else deployed.word(w.EVENTS_IN)
+        number = (
+            deployed.instance.position
+            if isinstance(deployed.instance, SourceInstance)
+            else deployed.word(w.EVENTS_IN)
+        )
         event: dict[str, Any] | None = None
         cause = deployed.instance.error
         subject: Any = number
@@ -255,8 +267,14 @@ class Engine:
             )
         else:
             cause = cause or _replayed(operator, subject)
-            what = f"{type(cause).__name__}: {cause}" if cause else "its function failed in compiled code, not in Python"
-        error = QueryError(f"{where}: {what}", query=query, operator=operator.name, event=event, number=number)
+            what = (
+                f"{type(cause).__name__}: {cause}"
+                if cause
+                else "its function failed in compiled code, not in Python"
+            )
+        error = QueryError(
+            f"{where}: {what}", query=query, operator=operator.name, event=event, number=number
+        )
         error.__cause__ = cause
         return error
 

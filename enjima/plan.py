@@ -54,7 +54,9 @@ class Plan:
     def validate(self) -> None:
         """Raise `GraphError` unless every stream ends in a sink."""
         if not self.operators:
-            raise GraphError("the environment has no query: add env.source(...) and a sink such as .collect()")
+            raise GraphError(
+                "the environment has no query: add env.source(...) and a sink such as .collect()"
+            )
         used = {up for up in self.upstream if up is not None}
         for index, operator in enumerate(self.operators):
             if operator.kind != w.SINK and index not in used:

@@ -66,7 +66,11 @@ class Profiler:
             np.array([d.word(w.EVENTS_IN) for d in deployed]),
             np.array([d.word(w.EVENTS_OUT) for d in deployed]),
             np.array([d.input.pending if d.input else 0 for d in deployed]),
-            {i: d.instance.position for i, d in enumerate(deployed) if isinstance(d.instance, SourceInstance)},
+            {
+                i: d.instance.position
+                for i, d in enumerate(deployed)
+                if isinstance(d.instance, SourceInstance)
+            },
             latencies,
             process_usage(),
         )
@@ -82,7 +86,9 @@ class Profiler:
         seconds = (current.at_ns - former.at_ns) / 1e9
         for query, name in enumerate(self.engine.query_names):
             members = [i for i, d in enumerate(self.engine.deployed) if d.query == query]
-            emitted = sum(current.positions[i] - former.positions[i] for i in members if i in current.positions)
+            emitted = sum(
+                current.positions[i] - former.positions[i] for i in members if i in current.positions
+            )
             row: dict[str, Any] = {
                 "time_s": (current.at_ns - self.engine.started_ns) / 1e9,
                 "query": name,

@@ -31,7 +31,9 @@ class Runtime:
         if not isinstance(threads, int) or not 1 <= threads <= 1024:
             raise ValueError(f"threads={threads!r} is out of range: an integer from 1 to 1024")
         if marker_interval is not None and not 0 <= marker_interval <= 3600:
-            raise ValueError(f"marker_interval={marker_interval!r} is out of range: seconds, or None for no markers")
+            raise ValueError(
+                f"marker_interval={marker_interval!r} is out of range: seconds, or None for no markers"
+            )
         if not 0 <= granularity <= 1:
             raise ValueError(f"granularity={granularity!r} is out of range: seconds from 0 to 1")
         self.threads = threads
@@ -64,13 +66,15 @@ class Runtime:
         if on_error not in ("raise", "record"):
             raise ValueError(f"on_error={on_error!r}; 'raise' or 'record'")
         _check_times(seconds, warmup, cooldown)
-        self.start(sample_every=sample_every)
-        assert self._engine is not None and self._profiler is not None
+        if self._engine is not None:
+            raise GraphError("this environment is running already; stop() it first")
         try:
+            self.start(sample_every=sample_every)
             first, last = self._wait(seconds, warmup, cooldown)
             result = self._finish(drain=True, first=first, last=last)
         except BaseException:
-            self._finish(drain=False)
+            if self._engine is not None:
+                self._finish(drain=False)
             raise
         if result.errors and on_error == "raise":
             raise result.errors[0]
@@ -123,7 +127,8 @@ class Runtime:
         try:
             result = self._finish(drain=drain)
         except BaseException:
-            self._finish(drain=False)
+            if self._engine is not None:
+                self._finish(drain=False)
             raise
         if result.errors:
             raise result.errors[0]
@@ -132,10 +137,8 @@ class Runtime:
     def _finish(
         self, *, drain: bool, first: Measurement | None = None, last: Measurement | None = None
     ) -> RunResult:
-        if self._engine is None or self._profiler is None:
-            assert self.result is not None
-            return self.result
         engine, profiler = self._engine, self._profiler
+        assert engine is not None and profiler is not None
         if drain:
             engine.end_sources()
             while not engine.finished.wait(0.2):
@@ -144,6 +147,8 @@ class Runtime:
         last = last or profiler.measure()
         engine.close()
         self._engine = self._profiler = None
+        if engine.supervisor_error is not None:
+            raise engine.supervisor_error
         self.result = RunResult(engine, first or profiler.begin, last, profiler.samples)
         for error in self.result.errors:
             error.result = self.result
@@ -164,7 +169,9 @@ class Runtime:
         self.start()
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if self._engine is not None:
             self.stop(drain=error is None)
 
@@ -192,5 +199,3 @@ def _check_times(seconds: float | None, warmup: float, cooldown: float) -> None:
         raise ValueError(f"warmup + cooldown = {warmup + cooldown} s leave nothing of {seconds} s to measure")
     if seconds is None and cooldown:
         raise ValueError("cooldown needs seconds: the end of a stream is not known before")
-
-

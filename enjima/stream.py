@@ -82,12 +82,16 @@ class Environment(Runtime):
             raise SchemaError(f"source {label!r}: only an array can be replayed in a loop")
         if is_array:
             if data.dtype.names is None:
-                raise SchemaError(f"source {label!r}: the array has type {data.dtype}; give a structured array")
+                raise SchemaError(
+                    f"source {label!r}: the array has type {data.dtype}; give a structured array"
+                )
             if count is not None:
                 data = data[:count]
             operator: Operator = ArraySource(label, data, time, rate, loop)
         elif schema is None:
-            raise SchemaError(f"source {label!r}: say what its events look like, such as schema='id: i8, x: f8'")
+            raise SchemaError(
+                f"source {label!r}: say what its events look like, such as schema='id: i8, x: f8'"
+            )
         elif callable(data):
             operator = FunctionSource(label, data, Schema(schema), time, rate, count)
         elif isinstance(data, (Iterable, Iterator)):
@@ -140,18 +144,24 @@ class Stream:
         return self._then(Filter(self._plan.name_for(name, "filter"), self.schema, self.time, predicate))
 
     def map(self, function: Callable[[Any], Any], *, schema: Any = None, name: str | None = None) -> "Stream":
-        """One event per event: ``function`` returns the fields of ``schema`` (default: unchanged) as a tuple."""
+        """One event per event: ``function`` returns the fields of ``schema`` (default: the same)."""
         output = self.schema if schema is None else Schema(schema)
         return self._then(Map(self._plan.name_for(name, "map"), self.schema, output, self.time, function))
 
-    def flat_map(self, function: Callable[[Any], Any], *, schema: Any = None, name: str | None = None) -> "Stream":
+    def flat_map(
+        self, function: Callable[[Any], Any], *, schema: Any = None, name: str | None = None
+    ) -> "Stream":
         """Any number of events per event: ``function`` yields them, or returns a list of them."""
         output = self.schema if schema is None else Schema(schema)
-        return self._then(FlatMap(self._plan.name_for(name, "flat_map"), self.schema, output, self.time, function))
+        return self._then(
+            FlatMap(self._plan.name_for(name, "flat_map"), self.schema, output, self.time, function)
+        )
 
     def join_static(self, table: Any, *, on: str, name: str | None = None) -> "Stream":
         """Add the fields of the table's row with the same ``on``; events without one are dropped."""
-        return self._then(JoinStatic(self._plan.name_for(name, "join_static"), self.schema, self.time, table, on))
+        return self._then(
+            JoinStatic(self._plan.name_for(name, "join_static"), self.schema, self.time, table, on)
+        )
 
     def key_by(self, *fields: str) -> "KeyedStream":
         """Group what follows by these fields (integers); any number of keys."""
@@ -162,7 +172,7 @@ class Stream:
         return KeyedStream(self, fields)
 
     def window(self, window: Tumbling, *, late: str = "error") -> "WindowedStream":
-        """Windows over all events. ``late``: events of a closed window are an 'error' or 'drop'ped and counted."""
+        """Windows over all events; ``late`` ones (their window is closed) are an 'error' or 'drop'ped."""
         return WindowedStream(self, (), window, late)
 
     def collect(self, *, limit: int | None = None, name: str | None = None) -> CollectSink:
@@ -174,7 +184,9 @@ class Stream:
         label = self._plan.name_for(name, "for_each")
         return self._end(CallbackSink(label, self.schema, self.time, function, batches=False))
 
-    def for_each_batch(self, function: Callable[[np.ndarray], Any], *, name: str | None = None) -> CallbackSink:
+    def for_each_batch(
+        self, function: Callable[[np.ndarray], Any], *, name: str | None = None
+    ) -> CallbackSink:
         """Call a Python function with structured arrays of events, in order."""
         label = self._plan.name_for(name, "for_each_batch")
         return self._end(CallbackSink(label, self.schema, self.time, function, batches=True))
@@ -198,7 +210,7 @@ class KeyedStream:
         self._keys = keys
 
     def window(self, window: Tumbling, *, late: str = "error") -> "WindowedStream":
-        """Windows per key. ``late``: events of a closed window are an 'error' or 'drop'ped and counted."""
+        """Windows per key; ``late`` events (their window is closed) are an 'error' or 'drop'ped."""
         return WindowedStream(self._stream, self._keys, window, late)
 
 
@@ -211,7 +223,7 @@ class WindowedStream:
         if stream.time is None:
             raise SchemaError(
                 f"window after {stream._operator.name!r}: the stream has no event time. Name its field with "
-                f"source(..., time=...) and keep that field in every schema on the way; here are {stream.schema}"
+                f"source(..., time=...) and keep that field in every schema on the way; here: {stream.schema}"
             )
         self._stream, self._keys, self._window, self._late = stream, keys, window, late
 
@@ -221,7 +233,13 @@ class WindowedStream:
         assert stream.time is not None
         label = stream._plan.name_for(name, "window")
         operator = TumblingAggregate(
-            label, stream.schema, stream.time, self._keys, self._window, stream._unit_ns, aggregates, self._late
+            label,
+            stream.schema,
+            stream.time,
+            self._keys,
+            self._window,
+            stream._unit_ns,
+            aggregates,
+            self._late,
         )
         return stream._then(operator)
-

@@ -116,7 +116,7 @@ def _window(operator: TumblingAggregate, rows: np.ndarray) -> np.ndarray:
 
     assert operator.output is not None
     frame = pd.DataFrame(rows)
-    frame["window_start"] = frame[operator.event_time] // operator.length * operator.length
+    frame["window_start"] = frame[operator.input_time] // operator.length * operator.length
     results = []
     groups = ["window_start", *operator.keys]
     for key, members in frame.groupby(groups, sort=False):
@@ -127,7 +127,12 @@ def _window(operator: TumblingAggregate, rows: np.ndarray) -> np.ndarray:
 
 def _aggregate(aggregate: Aggregate, rows: np.ndarray) -> Any:
     column = rows[aggregate.field] if aggregate.field else None
-    plain = {"count": lambda c: len(rows), "sum": lambda c: c.sum(), "min": lambda c: c.min(), "max": lambda c: c.max()}
+    plain = {
+        "count": lambda c: len(rows),
+        "sum": lambda c: c.sum(),
+        "min": lambda c: c.min(),
+        "max": lambda c: c.max(),
+    }
     if aggregate.built_in in plain and (column is None or column.dtype.kind != "f"):
         return plain[aggregate.built_in](column)
     state = aggregate.init()

@@ -52,7 +52,9 @@ class Execution:
             for offset, value in words.items():
                 record[offset // 8] = value
         self._threads = [
-            threading.Thread(target=self._body, args=(record.ctypes.data,), name=f"haren-worker-{i}", daemon=True)
+            threading.Thread(
+                target=self._body, args=(record.ctypes.data,), name=f"haren-worker-{i}", daemon=True
+            )
             for i, record in enumerate(self._workers)
         ]
 
@@ -83,7 +85,9 @@ class Execution:
         self.start()
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.stop()
 
     def operator_statistics(self) -> np.ndarray:
@@ -98,4 +102,3 @@ class Execution:
         from haren.native import worker as w
 
         return self._workers[:, [w.BUSY_NS // 8, w.SLEEPS // 8, w.DECISIONS // 8]].copy()
-

@@ -21,7 +21,10 @@ class ChannelLimits:
     """Block size, blocks a chunk and chunks a channel, validated."""
 
     def __init__(self, block_events: int = 384, blocks_per_chunk: int = 4, max_chunks: int = 64) -> None:
-        bounds = {"block_events": (block_events, 1, 1 << 20), "blocks_per_chunk": (blocks_per_chunk, 1, 1 << 16)}
+        bounds = {
+            "block_events": (block_events, 1, 1 << 20),
+            "blocks_per_chunk": (blocks_per_chunk, 1, 1 << 16),
+        }
         for name, (value, low, high) in bounds.items():
             if not isinstance(value, int) or not low <= value <= high:
                 raise MemoryLimitError(f"{name}={value!r} is out of range: an integer from {low} to {high}")

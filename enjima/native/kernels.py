@@ -7,10 +7,11 @@ the batch before the event it happened on.
 
 import textwrap
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from numba import carray, njit, types
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, NumbaTypeError
 from numba.extending import overload
 
 from enjima.native import hashing
@@ -68,7 +69,10 @@ _NAMES: dict[str, Any] = {
     "home": hashing.home,
     "GOLDEN": hashing.GOLDEN,
     **{name: value for name, value in vars(w).items() if name.isupper()},
-    **{f"TABLE_{name}": getattr(hashing, name) for name in ("SLOTS", "CAPACITY", "TAKEN", "ORDER", "GENERATION")},
+    **{
+        f"TABLE_{name}": getattr(hashing, name)
+        for name in ("SLOTS", "CAPACITY", "TAKEN", "ORDER", "GENERATION")
+    },
 }
 
 
@@ -84,7 +88,11 @@ def copy_event(target, place, shift):
 
 def jit_user_function(function: Callable) -> Callable:
     """A user's function, ready to be inlined into a kernel; one that is compiled already stays as it is."""
-    return function if hasattr(function, "py_func") else njit(boundscheck=True)(function)
+    if hasattr(function, "py_func"):
+        return function
+    if not isinstance(function, FunctionType):
+        raise NumbaTypeError(f"{function!r} is not a function written in Python")
+    return njit(boundscheck=True)(function)
 
 
 def result_type(function: Any, *kinds: Any) -> Any:

@@ -52,7 +52,9 @@ def release(typingctx, address):
 
     def codegen(context, builder, signature, args):
         module = builder.module
-        function = module.globals.get("free") or ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD]), "free")
+        function = module.globals.get("free") or ir.Function(
+            module, ir.FunctionType(ir.VoidType(), [WORD]), "free"
+        )
         builder.call(function, args)
         return context.get_dummy_value()
 

@@ -51,7 +51,7 @@ def _output(op, index):
 
 
 def ready_at(engine, index, now):
-    """The clock time from which operator ``index`` can run: in the past, a paced source's due time, or NEVER."""
+    """The clock time from which operator ``index`` can run: past, a paced source's due time, or NEVER."""
     op = _operator(engine, index)
     if load_acquire(op + w.DONE) != 0 or load_acquire(load(op + w.QUERY_FAILED)) != 0:
         return at.NEVER
@@ -259,7 +259,9 @@ def _pass_markers(op, channel):
 def _push_marker_everywhere(op, stamp):
     for i in range(load(op + w.OUTPUT_COUNT)):
         channel = _output(op, i)
-        if load(channel + at.MARKER_TAIL) - load_acquire(channel + at.MARKER_HEAD) > load(channel + at.MARKER_MASK):
+        if load(channel + at.MARKER_TAIL) - load_acquire(channel + at.MARKER_HEAD) > load(
+            channel + at.MARKER_MASK
+        ):
             return False
     for i in range(load(op + w.OUTPUT_COUNT)):
         push_marker(_output(op, i), stamp)

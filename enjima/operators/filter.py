@@ -65,7 +65,9 @@ class Filter(Compiled):
         schema = self.inputs
         assert schema is not None
 
-        def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def batch(
+            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             inputs, outputs = instance.inputs(events, count), records(out, room, schema)
             from_origins, to_origins = words_at(origins, count), words_at(out_origins, room)
             instance.words[w.PRODUCED // 8] = 0

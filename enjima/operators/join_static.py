@@ -105,7 +105,9 @@ def _as_records(table: Any, name: str) -> np.ndarray:
         table = table.to_records(index=False)
     elif isinstance(table, dict):
         columns = {key: np.asarray(value) for key, value in table.items()}
-        rows = np.empty(len(next(iter(columns.values()))), [(key, value.dtype) for key, value in columns.items()])
+        rows = np.empty(
+            len(next(iter(columns.values()))), [(key, value.dtype) for key, value in columns.items()]
+        )
         for key, value in columns.items():
             rows[key] = value
         table = rows
@@ -130,9 +132,11 @@ def _build(rows: np.ndarray, on: str, payload: list[str], name: str) -> tuple[np
     capacity = 1 << max(4, (width - 1).bit_length())
     multiplier, shift = (1, 0) if dense else (GOLDEN, 32)
     packed = Schema(rows.dtype).dtype
-    slots = np.zeros(capacity, [("key", "i8"), ("taken", "i8"), *[(field, packed[field]) for field in payload]])
+    slots = np.zeros(
+        capacity, [("key", "i8"), ("taken", "i8"), *[(field, packed[field]) for field in payload]]
+    )
 
-    def home(key: np.ndarray) -> np.ndarray:
+    def home(key: Any) -> Any:
         with np.errstate(over="ignore"):
             return (((key - low) * np.int64(multiplier)) >> shift) & (capacity - 1)
 

@@ -75,7 +75,9 @@ def check_fields(result: Any, schema: Schema, operator: str, function: str) -> N
             f"{len(schema.names)} fields of schema {schema}"
         )
     for name, value in zip(schema.names, values, strict=True):
-        if not isinstance(value, (types.Number, types.Boolean, types.NPDatetime, types.NPTimedelta, types.CharSeq)):
+        if not isinstance(
+            value, (types.Number, types.Boolean, types.NPDatetime, types.NPTimedelta, types.CharSeq)
+        ):
             raise SchemaError(f"operator {operator!r}: {function} returns {value} for field {name!r}")
 
 
@@ -87,7 +89,9 @@ class Map(Compiled):
     source = MAP
     indent = 12
 
-    def __init__(self, name: str, inputs: Schema, output: Schema, time: str | None, function: Callable) -> None:
+    def __init__(
+        self, name: str, inputs: Schema, output: Schema, time: str | None, function: Callable
+    ) -> None:
         super().__init__(name, inputs, output, time)
         self.function = UserFunction(function, name)
         self.functions = [self.function]
@@ -116,7 +120,9 @@ class Map(Compiled):
         target = self.output
         assert target is not None
 
-        def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def batch(
+            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             outputs = records(out, room, target)
             from_origins, to_origins = words_at(origins, count), words_at(out_origins, room)
             for index, event in instance.iterate(instance.inputs(events, count)):
@@ -151,7 +157,8 @@ class FlatMap(Map):
             element = result.iterator_type.yield_type
         else:
             raise SchemaError(
-                f"operator {self.name!r}: {self.function.name} returns {result}; flat_map needs a generator or a list"
+                f"operator {self.name!r}: {self.function.name} returns {result}; "
+                "flat_map needs a generator or a list"
             )
         check_fields(element, output, self.name, self.function.name)
 
@@ -169,7 +176,9 @@ class FlatMap(Map):
             instance.words[w.PRODUCED // 8] = count
             instance.words[w.MORE // 8] = int(bool(waiting))
 
-        def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def batch(
+            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             from_origins = words_at(origins, count)
             instance.progress = 0
             try:

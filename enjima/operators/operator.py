@@ -26,7 +26,9 @@ class UserFunction:
 
     def __init__(self, function: Callable, operator: str) -> None:
         if not callable(function):
-            raise SchemaError(f"operator {operator!r} needs a function, not {type(function).__name__} {function!r}")
+            raise SchemaError(
+                f"operator {operator!r} needs a function, not {type(function).__name__} {function!r}"
+            )
         self.python = getattr(function, "py_func", function)
         self.given = function
         self.operator = operator
@@ -75,6 +77,7 @@ class Operator(ABC):
 
     def replay(self, event: Any) -> None:
         """Call the user's function in Python on the event it failed on, to raise its own exception."""
+        raise AssertionError(f"{self.label} has no user function")
 
     def describe(self) -> str:
         """What the step does, in a few words for the drawing of a query."""
@@ -122,7 +125,11 @@ class Compiled(Operator):
         try:
             template, names = self.template()
             if self.inputs is not None:
-                names |= {"event": self.event_reader(), "COPY_SIZE": self.inputs.size, "COPY_TIME": self.time_at()}
+                names |= {
+                    "event": self.event_reader(),
+                    "COPY_SIZE": self.inputs.size,
+                    "COPY_TIME": self.time_at(),
+                }
             self.native = compile_kernel(template, names, self.check)
         except NumbaError as error:
             reason = _reason(error)
@@ -186,7 +193,9 @@ class Instance:
         """Let Python stand in the kernel's place; what it raises is kept and stops the query."""
         from enjima.native import words as w
 
-        def guarded(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def guarded(
+            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             try:
                 return batch(op, events, origins, count, out, out_origins, room)
             except BaseException as error:
@@ -229,23 +238,27 @@ def records(where: int, count: int, schema: Schema) -> np.ndarray:
     """Events at an address, with attribute access, as user functions see them in Python."""
     if count == 0:
         return np.empty(0, schema.dtype).view(np.recarray)
-    memory = (ctypes.c_char * (count * schema.size)).from_address(where)
-    return np.frombuffer(memory, schema.dtype).view(np.recarray)
+    return _memory(where, count * schema.size).view(schema.dtype).view(np.recarray)
 
 
 def words_at(where: int, count: int) -> np.ndarray:
     """Words at an address."""
     if count == 0:
         return np.empty(0, np.int64)
-    return np.frombuffer((ctypes.c_int64 * count).from_address(where), np.int64)
+    return _memory(where, 8 * count).view(np.int64)
+
+
+def _memory(where: int, size: int) -> np.ndarray:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(where))
 
 
 def field_values(result: Any, schema: Schema, operator: str) -> tuple:
     """What a user function returned, as one value per field of ``schema``."""
-    values = tuple(result) if isinstance(result, (tuple, list, np.record, np.void)) else (result,)
+    values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     if len(values) != len(schema.names):
         raise SchemaError(
-            f"operator {operator!r} returned {len(values)} values for the {len(schema.names)} fields of {schema}"
+            f"operator {operator!r} returned {len(values)} values for the {len(schema.names)} fields "
+            f"of schema {schema}"
         )
     return values
 

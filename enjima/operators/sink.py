@@ -99,7 +99,9 @@ class CallbackSink(Sink):
 
     label = "callback"
 
-    def __init__(self, name: str, inputs: Schema, time: str | None, function: Callable, batches: bool) -> None:
+    def __init__(
+        self, name: str, inputs: Schema, time: str | None, function: Callable, batches: bool
+    ) -> None:
         super().__init__(name, inputs, time)
         self.function = UserFunction(function, name)
         self.batches = batches
@@ -107,12 +109,16 @@ class CallbackSink(Sink):
     def deploy(self) -> Instance:
         instance = Instance(self)
 
-        def each(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def each(
+            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             for _, event in instance.iterate(instance.inputs(events, count).copy()):
                 self.function.python(event)
             return instance.progress
 
-        def whole(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def whole(
+            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             instance.progress = 0
             self.function.python(np.array(instance.inputs(events, count).view(np.ndarray)))
             return count

@@ -7,6 +7,7 @@ it emits as fast as its output has room.
 
 import threading
 import time as clock
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -145,11 +146,20 @@ class ArraySource(Source):
         super().__init__(name, output, time, rate)
         if len(array) == 0:
             raise SchemaError(f"source {name!r}: the array is empty")
-        if loop is not None and loop is not True and loop is not False and not (isinstance(loop, int) and loop > 0):
-            raise SchemaError(f"source {name!r}: loop={loop!r}; give True for ever, a number of times, or None for once")
+        if (
+            loop is not None
+            and loop is not True
+            and loop is not False
+            and not (isinstance(loop, int) and loop > 0)
+        ):
+            raise SchemaError(
+                f"source {name!r}: loop={loop!r}; give True for ever, a number of times, or None for once"
+            )
         self.loop = loop
         self.lend = time is None or output.dtype[time].itemsize == 8
-        self.array = np.ascontiguousarray(array if array.dtype == output.dtype else array.astype(output.dtype))
+        self.array = np.ascontiguousarray(
+            array if array.dtype == output.dtype else array.astype(output.dtype)
+        )
         if time is not None:
             self._check_order(name, time)
 
@@ -183,7 +193,7 @@ class ArraySource(Source):
         return made
 
     def describe(self) -> str:
-        loop = {None: "once", False: "once", True: "in a loop"}.get(self.loop, f"{self.loop} times")
+        loop = "once" if not self.loop else "in a loop" if self.loop is True else f"{self.loop} times"
         return f"{super().describe()}, {len(self.array):,} events {loop}"
 
 
@@ -193,11 +203,19 @@ class FunctionSource(Source):
     label = "function"
 
     def __init__(
-        self, name: str, function: Callable, output: Schema, time: str | None, rate: float | None, count: int | None
+        self,
+        name: str,
+        function: Callable,
+        output: Schema,
+        time: str | None,
+        rate: float | None,
+        count: int | None,
     ) -> None:
         super().__init__(name, output, time, rate)
         if count is not None and (not isinstance(count, int) or count < 0):
-            raise SchemaError(f"source {name!r}: count={count!r}; give a number of events, or None for no end")
+            raise SchemaError(
+                f"source {name!r}: count={count!r}; give a number of events, or None for no end"
+            )
         self.function = UserFunction(function, name)
         self.functions = [self.function]
         self.count = count
@@ -226,7 +244,9 @@ class FunctionSource(Source):
         target = self.output
         assert target is not None
 
-        def batch(op: int, position: int, unused: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def batch(
+            op: int, position: int, unused: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             outputs = records(out, room, target)
             instance.progress = 0
             latest = int(instance.words[w.TIME // 8]) if position > 0 else BEGINNING
@@ -265,7 +285,9 @@ class IteratorSource(Source):
     label = "iterator"
     ring_events = 1 << 14
 
-    def __init__(self, name: str, items: Iterable, output: Schema, time: str | None, rate: float | None) -> None:
+    def __init__(
+        self, name: str, items: Iterable, output: Schema, time: str | None, rate: float | None
+    ) -> None:
         super().__init__(name, output, time, rate)
         self.items = items
         self._consumed = False
@@ -302,7 +324,9 @@ class _Feeder(SourceInstance):
         self._items = items
         self._failure: BaseException | None = None
         self._latest = BEGINNING
-        self._thread = threading.Thread(target=self._serve, name=f"enjima-feeder-{self.operator.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, name=f"enjima-feeder-{self.operator.name}", daemon=True
+        )
 
     def bell_ready(self, ring: Callable[[], None]) -> None:
         self._wake = ring
@@ -334,13 +358,16 @@ class _Feeder(SourceInstance):
             if isinstance(item, np.ndarray) and item.dtype.names is not None:
                 if item.dtype.names != schema.names:
                     raise SchemaError(
-                        f"source {self.operator.name!r}: an array with fields {item.dtype.names} for schema {schema}"
+                        f"source {self.operator.name!r}: an array with fields {item.dtype.names} "
+                        f"for schema {schema}"
                     )
                 return item.astype(schema.dtype).reshape(-1)
             if isinstance(item, dict):
                 missing = [name for name in schema.names if name not in item]
                 if missing:
-                    raise SchemaError(f"source {self.operator.name!r}: item {item!r} lacks field {missing[0]!r}")
+                    raise SchemaError(
+                        f"source {self.operator.name!r}: item {item!r} lacks field {missing[0]!r}"
+                    )
                 item = tuple(item[name] for name in schema.names)
             return np.array([field_values(item, schema, self.operator.name)], schema.dtype)
         return None
@@ -369,9 +396,18 @@ class _Feeder(SourceInstance):
         if (times[1:] < times[:-1]).any():
             at = int(np.flatnonzero(times[1:] < times[:-1])[0])
             raise SchemaError(
-                f"source {self.operator.name!r}: event time runs backwards: {time}={times[at + 1]} after {times[at]}"
+                f"source {self.operator.name!r}: event time runs backwards: {time}={times[at + 1]} "
+                f"after {times[at]}"
             )
         self._latest = int(times[-1])
 
     def close(self) -> None:
+        if self._thread.ident is None:
+            return
         self._thread.join(1.0)
+        if self._thread.is_alive():
+            warnings.warn(
+                f"source {self.operator.name!r}: its iterator is still waiting for an item; its thread ends "
+                "when the item comes",
+                stacklevel=2,
+            )

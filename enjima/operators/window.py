@@ -139,7 +139,9 @@ class Tumbling:
         """The length in the stream's unit of time."""
         exact = self.seconds * 1e9 / unit_ns
         if round(exact) < 1 or abs(exact - round(exact)) > 1e-6 * exact:
-            raise SchemaError(f"{where}: {self.seconds} s is not a whole number of the stream's time unit ({unit_ns} ns)")
+            raise SchemaError(
+                f"{where}: {self.seconds} s is not a whole number of the stream's time unit ({unit_ns} ns)"
+            )
         return round(exact)
 
 
@@ -169,13 +171,17 @@ class TumblingAggregate(Compiled):
         self.aggregates: dict[str, Aggregate] = {}
         for field, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
-                raise SchemaError(f"{where}: {field}={aggregate!r} is not an aggregate; use count(), sum('field'), ...")
+                raise SchemaError(
+                    f"{where}: {field}={aggregate!r} is not an aggregate; use count(), sum('field'), ..."
+                )
             if field in [name for name, _ in fields]:
-                raise SchemaError(f"{where}: the result would have two fields {field!r}; rename the aggregate")
+                raise SchemaError(
+                    f"{where}: the result would have two fields {field!r}; rename the aggregate"
+                )
             self.aggregates[field] = aggregate.bound(inputs, where)
             fields.append((field, np.dtype(self.aggregates[field].dtype)))
         super().__init__(name, inputs, Schema(np.dtype(fields)), "window_start")
-        self.event_time = time
+        self.input_time: str = time
         self.keys = keys
         self.window = window
         self.length = window.length(unit_ns, where)
@@ -197,7 +203,9 @@ class TumblingAggregate(Compiled):
         assert self.inputs is not None and self.output is not None
         from enjima.native.kernels import jit_user_function
 
-        emit, initialise, add = [], [], []
+        emit: list[str] = []
+        initialise: list[str] = []
+        add: list[str] = []
         names: dict[str, Any] = {
             "SIZE": self.length,
             "INPUT_SIZE": self.inputs.size,
@@ -228,7 +236,7 @@ class TumblingAggregate(Compiled):
         text = TEMPLATE.format(
             BEGINNING=BEGINNING,
             NEVER=NEVER,
-            time=self.event_time,
+            time=self.input_time,
             emit=_indented(emit, 8),
             late=LATE_ERROR if self.late == "error" else LATE_DROP,
             keys=_indented(keys, 8),
@@ -270,7 +278,7 @@ class TumblingAggregate(Compiled):
 
         def add(event: Any, origin: int) -> None:
             nonlocal start, closed_before
-            time = int(event[self.event_time])
+            time = int(event[self.input_time])
             if start is not None and time >= start + self.length:
                 close_window()
             if start is None and time - time % self.length >= closed_before:
@@ -284,10 +292,14 @@ class TumblingAggregate(Compiled):
                 return
             key = tuple(int(event[name]) for name in self.keys)
             slot = table.setdefault(key, [origin, *(a.init() for a in self.aggregates.values())])
-            states = [a.add(state, event) for a, state in zip(self.aggregates.values(), slot[1:], strict=True)]
+            states = [
+                a.add(state, event) for a, state in zip(self.aggregates.values(), slot[1:], strict=True)
+            ]
             slot[:] = [origin, *states]
 
-        def batch(op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int) -> int:
+        def batch(
+            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
+        ) -> int:
             watermark = int(instance.words[w.TIME // 8])
             instance.progress = 0
             if watermark > BEGINNING and start is not None and watermark >= start + self.length:

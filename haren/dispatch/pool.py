@@ -3,13 +3,14 @@
 A thread stays with a query, going round its operators in topological order so that it meets the blocks
 it has just written while they are warm, until nothing there can run or its time slice is over; then it
 moves to the next query, first to one no other thread is at. A thread that has a query to itself takes
-short turns that fit its cache; threads that share one take long turns, so that blocks change caches less often.
+short turns that fit its cache; threads that share one take long turns, so that fewer blocks change caches.
 """
 
 import numpy as np
 
 from haren.dispatch.dispatch import Dispatch
 from haren.graph import Graph
+from haren.memory import address
 
 __all__ = ["Pool"]
 
@@ -22,6 +23,7 @@ SLICE_NS = 32
 QUANTUM = 40
 SHARED_QUANTUM = 48
 TURN_NS = 56  # a turn of a slow operator is shortened to about this
+TURN_LIMIT_NS = 1_000_000
 # the words of a thread
 QUERY = 0
 LAST = 8
@@ -45,13 +47,11 @@ class Pool(Dispatch):
         occupancy = np.zeros((graph.query_count, 8), np.int64)
         records = np.zeros((threads, 8), np.int64)
         records[:, 0] = -1
-        pool = np.array(
-            [len(bounds), bounds.ctypes.data, occupancy.ctypes.data, records.ctypes.data]
-            + [self.slice_ns, self.quantum, self.shared_quantum, 1_000_000],
-            np.int64,
-        )
+        parts = map(address, (bounds, occupancy, records))
+        limits = (self.slice_ns, self.quantum, self.shared_quantum, TURN_LIMIT_NS)
+        pool = np.array([len(bounds), *parts, *limits], np.int64)
         self._memory = (bounds, occupancy, records, pool)
-        return pool.ctypes.data
+        return address(pool)
 
     def functions(self) -> tuple[int, int, int]:
         from haren.native import pool as native

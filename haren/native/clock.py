@@ -56,7 +56,15 @@ def _futex_wait(typingctx, address, expected, timeout_ns):
         builder.store(builder.srem(timeout, billion), builder.gep(timespec, [WORD(1)]))
         syscall = _extern(builder, "syscall", WORD, [WORD] * 7)
         timespec_word = builder.ptrtoint(timespec, WORD)
-        arguments = [WORD(SYS_FUTEX), address, WORD(FUTEX_WAIT_PRIVATE), expected, timespec_word, WORD(0), WORD(0)]
+        arguments = [
+            WORD(SYS_FUTEX),
+            address,
+            WORD(FUTEX_WAIT_PRIVATE),
+            expected,
+            timespec_word,
+            WORD(0),
+            WORD(0),
+        ]
         return builder.call(syscall, arguments)
 
     return types.int64(types.int64, types.int64, types.int64), codegen

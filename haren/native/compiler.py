@@ -24,7 +24,15 @@ import numpy as np
 from numba import cfunc
 from numba.core.registry import cpu_target
 
-__all__ = ["Native", "Unhashable", "cache_dir", "compile_native", "compiled_count", "fingerprint", "register_sources"]
+__all__ = [
+    "Native",
+    "Unhashable",
+    "cache_dir",
+    "compile_native",
+    "compiled_count",
+    "fingerprint",
+    "register_sources",
+]
 
 _memory: dict[str, "Native"] = {}
 _sources: list[Path] = [Path(__file__).parent, Path(__file__).parent.parent / "dispatch"]
@@ -92,7 +100,9 @@ def _feed(digest: Any, value: Any, seen: set[int]) -> None:
     elif isinstance(value, np.dtype):
         digest.update(f"dtype:{value.descr!r}:{value.itemsize};".encode())
     elif isinstance(value, np.ndarray):
-        digest.update(f"array:{value.dtype.descr!r}{value.shape};".encode() + np.ascontiguousarray(value).tobytes())
+        digest.update(
+            f"array:{value.dtype.descr!r}{value.shape};".encode() + np.ascontiguousarray(value).tobytes()
+        )
     elif isinstance(value, np.generic):
         digest.update(f"scalar:{value.dtype.str};".encode() + value.tobytes())
     elif isinstance(value, types.CodeType):
@@ -104,7 +114,9 @@ def _feed(digest: Any, value: Any, seen: set[int]) -> None:
         _feed_function(digest, value.py_func, seen)
     elif isinstance(value, (types.ModuleType, types.BuiltinFunctionType, type, np.ufunc)):
         name = getattr(value, "__qualname__", getattr(value, "__name__", repr(value)))
-        digest.update(f"name:{getattr(value, '__module__', '')}.{name}:{getattr(value, '__version__', '')};".encode())
+        digest.update(
+            f"name:{getattr(value, '__module__', '')}.{name}:{getattr(value, '__version__', '')};".encode()
+        )
     elif getattr(type(value), "__module__", "").startswith("numba"):
         digest.update(f"numba:{getattr(value, '_name', None) or value};".encode())
     else:

@@ -38,7 +38,9 @@ COST_NS = 96  # recent nanoseconds per event, in 1/1024
 OPERATOR_BYTES = 128
 
 WATCHED = 16  # word of the bell: the time a sleeper already watches for; 0 if none does
-WATCH_NS = 1_000_000  # sleepers with nothing earlier to watch for look this much later, in case that one is busy
+WATCH_NS = (
+    1_000_000  # sleepers with nothing earlier to watch for look this much later, in case that one is busy
+)
 
 
 FAR = 2**61  # longer than any wait for a time
