@@ -20,6 +20,19 @@ from reproduce import stats
 from reproduce.fingerprint import Disturbance, fingerprint, identifier
 from reproduce.stats import short
 
+__all__ = [
+    "Effort",
+    "Row",
+    "UnknownBenchmark",
+    "interleave",
+    "middle",
+    "names",
+    "ratio",
+    "run",
+    "say",
+    "table",
+]
+
 Effort = Literal["quick", "default", "long"]
 
 

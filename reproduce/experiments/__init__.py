@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+__all__ = ["Claim", "Experiment", "UnknownExperiment", "experiments", "get"]
+
 
 class UnknownExperiment(KeyError):
     """No experiment has this id."""

@@ -12,7 +12,7 @@ def make_events(count: int, seed: int = 1, keys: int = 7, gap: int = 3) -> np.nd
     events = np.zeros(count, EVENT)
     events["key"] = random.integers(-keys, keys, count)
     events["value"] = random.integers(-1000, 1000, count)
-    events["weight"] = random.integers(0, 64, count) / 4  # exact in binary, so that sums do not depend on order
+    events["weight"] = random.integers(0, 64, count) / 4  # exact in binary: order does not matter
     events["time"] = np.cumsum(random.integers(0, gap, count))
     return events
 

@@ -26,11 +26,17 @@ STEPS = {
     "double": lambda s: s.map(lambda e: (e.key, e.value * 2, e.weight, e.time)),
     "shift": lambda s: s.map(lambda e: (e.key + 1, e.value, e.weight * 0.5, e.time), schema=SCHEMA),
     "repeat": lambda s: s.flat_map(repeat),
-    "join": lambda s: s.join_static(TABLE, on="key").map(lambda e: (e.label, e.value, e.weight, e.time), schema=SCHEMA),
+    "join": lambda s: s.join_static(TABLE, on="key").map(
+        lambda e: (e.label, e.value, e.weight, e.time), schema=SCHEMA
+    ),
 }
-AGGREGATES = dict(
-    n=en.count(), total=en.sum("value"), low=en.min("value"), high=en.max("weight"), middle=en.mean("weight")
-)
+AGGREGATES = {
+    "n": en.count(),
+    "total": en.sum("value"),
+    "low": en.min("value"),
+    "high": en.max("weight"),
+    "middle": en.mean("weight"),
+}
 WINDOWS = {
     "no window": lambda s: s,
     "keyed": lambda s: s.key_by("key").window(en.Tumbling(seconds=1e-7)).aggregate(**AGGREGATES),
