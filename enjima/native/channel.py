@@ -237,17 +237,20 @@ def read_origins(channel):
 
 
 @njit
+def has_marker_room(channel):
+    """Whether one more marker fits."""
+    waiting = load(channel + at.MARKER_TAIL) - load_acquire(channel + at.MARKER_HEAD)
+    return waiting <= load(channel + at.MARKER_MASK)
+
+
+@njit
 def push_marker(channel, stamp):
-    """Send a latency marker behind everything written so far; False when the ring is full."""
+    """Send a latency marker behind everything written so far; there must be room."""
     tail = load(channel + at.MARKER_TAIL)
-    mask = load(channel + at.MARKER_MASK)
-    if tail - load_acquire(channel + at.MARKER_HEAD) > mask:
-        return False
-    place = load(channel + at.MARKER_RING) + 16 * (tail & mask)
+    place = load(channel + at.MARKER_RING) + 16 * (tail & load(channel + at.MARKER_MASK))
     store(place, load(channel + at.WRITTEN))
     store(place + 8, stamp)
     store_release(channel + at.MARKER_TAIL, tail + 1)
-    return True
 
 
 @njit
@@ -275,9 +278,7 @@ def drop_marker(channel):
 
 @njit
 def has_news(channel):
-    """Whether the reader would find an event, a watermark or a marker; any thread may ask."""
+    """Whether the reader would find an event or a watermark; any thread may ask."""
     if load_acquire(channel + at.WRITTEN) > load(channel + at.CONSUMED):
         return True
-    if load_acquire(channel + at.PUBLISHED_WATERMARK) > load(channel + at.APPLIED_WATERMARK):
-        return True
-    return marker_due(channel)
+    return load_acquire(channel + at.PUBLISHED_WATERMARK) > load(channel + at.APPLIED_WATERMARK)

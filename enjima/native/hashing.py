@@ -4,7 +4,7 @@ A slot is taken when its generation is the table's, so a new window empties the 
 order of arrival is kept beside it, so results do not depend on how keys hash.
 """
 
-from numba import njit
+from numba import int64, njit, uint64
 
 from enjima.native import words as w
 from enjima.native.raw import add_to, copy, reallocate
@@ -18,7 +18,7 @@ CAPACITY = 8  # a power of two
 TAKEN = 16
 ORDER = 24  # address: slot numbers in order of arrival
 GENERATION = 32
-TABLE_WORDS = 5
+SHIFT = 40  # 64 - log2(capacity)
 
 # the words of a slot
 SLOT_GENERATION = 0
@@ -27,9 +27,9 @@ SLOT_KEYS = 16
 
 
 @njit
-def home(mixed, mask):
-    """The slot a mixed key belongs in."""
-    return (mixed >> 32) & mask
+def home(mixed, shift):
+    """The slot a mixed key belongs in: its top bits, which spread keys that count up almost evenly."""
+    return int64(uint64(mixed) >> uint64(shift))
 
 
 @njit
@@ -38,6 +38,7 @@ def grow(op, table, slot_bytes, keys):
     former = load(table + SLOTS)
     former_order = load(table + ORDER)
     capacity = max(16, 2 * load(table + CAPACITY))
+    shift = 60 if capacity == 16 else load(table + SHIFT) - 1
     slots = reallocate(0, capacity * slot_bytes)
     order = reallocate(0, 8 * capacity)
     for number in range(capacity):
@@ -47,7 +48,7 @@ def grow(op, table, slot_bytes, keys):
         mixed = 0
         for key in range(keys):
             mixed = (mixed ^ load(place + SLOT_KEYS + 8 * key)) * GOLDEN
-        number = home(mixed, capacity - 1)
+        number = home(mixed, shift)
         while load(slots + number * slot_bytes + SLOT_GENERATION) != 0:
             number = (number + 1) & (capacity - 1)
         copy(slots + number * slot_bytes, place, slot_bytes)
@@ -58,6 +59,7 @@ def grow(op, table, slot_bytes, keys):
     store(table + SLOTS, slots)
     store(table + ORDER, order)
     store(table + CAPACITY, capacity)
+    store(table + SHIFT, shift)
     add_to(op + w.GROWTHS, 1)
 
 

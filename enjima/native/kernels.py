@@ -71,7 +71,7 @@ _NAMES: dict[str, Any] = {
     **{name: value for name, value in vars(w).items() if name.isupper()},
     **{
         f"TABLE_{name}": getattr(hashing, name)
-        for name in ("SLOTS", "CAPACITY", "TAKEN", "ORDER", "GENERATION")
+        for name in ("SLOTS", "CAPACITY", "TAKEN", "ORDER", "GENERATION", "SHIFT")
     },
 }
 

@@ -14,6 +14,7 @@ from enjima.native.channel import (
     consume,
     drop_marker,
     first_marker,
+    has_marker_room,
     has_news,
     has_room,
     lend,
@@ -59,18 +60,22 @@ def ready_at(engine, index, now):
         if not has_room(_output(op, i)):
             return at.NEVER
     if load(op + w.KIND) == w.SOURCE:
-        return _source_due_at(load(op + w.STATE), now)
+        return _source_due_at(op, load(op + w.STATE))
     if load(op + w.MORE) != 0 or load(op + w.SPILL_COUNT) != 0 or has_news(load(op + w.INPUT)):
+        return 0
+    if marker_due(load(op + w.INPUT)) and _marker_room(op):
         return 0
     return at.NEVER
 
 
 @njit
-def _source_due_at(source, now):
+def _source_due_at(op, source):
     if load_acquire(source + w.STOPPED) != 0 or load(source + w.STARTED) == 0:
         return 0
     position = load(source + w.POSITION)
-    marker = at.NEVER if load(source + w.MARKER_EVERY) < 1 else load(source + w.NEXT_MARKER)
+    marker = at.NEVER
+    if load(source + w.MARKER_EVERY) > 0 and _marker_room(op):
+        marker = load(source + w.NEXT_MARKER)
     if position >= load_acquire(source + w.LIMIT):
         return 0 if load_acquire(source + w.FINAL) != 0 else marker
     ns_per_event = as_float(load(source + w.NS_PER_EVENT))
@@ -256,13 +261,17 @@ def _pass_markers(op, channel):
 
 
 @njit
-def _push_marker_everywhere(op, stamp):
+def _marker_room(op):
     for i in range(load(op + w.OUTPUT_COUNT)):
-        channel = _output(op, i)
-        if load(channel + at.MARKER_TAIL) - load_acquire(channel + at.MARKER_HEAD) > load(
-            channel + at.MARKER_MASK
-        ):
+        if not has_marker_room(_output(op, i)):
             return False
+    return True
+
+
+@njit
+def _push_marker_everywhere(op, stamp):
+    if not _marker_room(op):
+        return False
     for i in range(load(op + w.OUTPUT_COUNT)):
         push_marker(_output(op, i), stamp)
     return True

@@ -21,8 +21,8 @@ __all__ = ["Tumbling", "TumblingAggregate"]
 NEVER = 2**63 - 1
 BEGINNING = -(2**63)
 
-# state words: a hash table (5 words), then these
-START, OPEN, FIRING, NEXT, FULL, STATE_WORDS = 5, 6, 7, 8, 9, 10
+# state words: a hash table (6 words), then these
+START, OPEN, FIRING, NEXT, FULL, STATE_WORDS = 6, 7, 8, 9, 10, 11
 _STATE = {"START": 8 * START, "OPEN": 8 * OPEN, "FIRING": 8 * FIRING, "NEXT": 8 * NEXT, "FULL": 8 * FULL}
 
 # numba splits blocks at every statement inside try, so the loops stand outside it, in functions; how far
@@ -60,6 +60,7 @@ def fold(op, state, events, origins, count, read):
     start = load(state + START)
     generation = load(state + TABLE_GENERATION)
     mask = load(state + TABLE_CAPACITY) - 1
+    table_shift = load(state + TABLE_SHIFT)
     slots = load(state + TABLE_SLOTS)
     while read < count:
         event = read_event(events + read * INPUT_SIZE, shift)
@@ -70,7 +71,7 @@ def fold(op, state, events, origins, count, read):
         if time < 0:
             {late}
         {keys}
-        number = home(mixed, mask)
+        number = home(mixed, table_shift)
         slot = carray(pointer(slots + number * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
         while slot.generation == generation and not ({same}):
             number = (number + 1) & mask
