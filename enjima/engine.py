@@ -59,8 +59,9 @@ class Engine:
         granularity_ns: int,
         dispatch: Dispatch | None = None,
     ) -> None:
-        from enjima.native.functions import generic
+        from enjima.native.functions import generic, prepare
 
+        prepare()
         self.graph = Graph([operator.name for operator in operators], list(queries), list(edges))
         self.query_names = list(query_names)
         self._words = lines(w.ENGINE_BYTES // 64)

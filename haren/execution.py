@@ -23,6 +23,7 @@ class Execution:
     """
 
     def __init__(self, engine: Engine, threads: int, dispatch: Dispatch | None = None) -> None:
+        from haren.native import waiting
         from haren.native import worker as w
         from haren.native.compiler import compile_native
 
@@ -33,6 +34,7 @@ class Execution:
         self._flags = lines(4)  # the stop flag; the bell: ticket, sleepers, timekeeper
         self._operators = lines(2 * len(engine.graph.names)).reshape(-1, w.OPERATOR_BYTES // 8)
         self._workers = lines(threads * (w.WORKER_BYTES // 64)).reshape(threads, -1)
+        waiting.prepare()
         self._work = compile_native(w.work, "int64(int64)")
         following, spare, done = self.dispatch.functions()
         words = {

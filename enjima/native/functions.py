@@ -10,7 +10,7 @@ from enjima.native import channel, sinks, transfer
 from enjima.native.raw import release
 from haren.native.compiler import Native, compile_native, register_sources
 
-__all__ = ["free", "generic", "hand_over"]
+__all__ = ["free", "generic", "hand_over", "prepare"]
 
 register_sources(Path(__file__).parent)
 register_sources(Path(enjima.memory.__file__).parent)
@@ -41,6 +41,12 @@ def generic(name: str) -> Native:
     """The compiled function of this name."""
     function, arguments = _GENERIC[name]
     return compile_native(function, f"int64({', '.join(['int64'] * arguments)})")
+
+
+def prepare() -> None:
+    """Compile everything here, so that no thread has to while it runs."""
+    for name in _GENERIC:
+        generic(name)
 
 
 @cache

@@ -139,6 +139,8 @@ def _batch(engine, op, channel, limit):
         if load(op + w.TIME_AT) >= 0:
             add_to(event + load(op + w.TIME_AT), load(op + w.SHIFT))
         return -1
+    if took == 0 and load(op + w.PRODUCED) == 0:
+        return -1  # a Python kernel that was told to stop
     return took
 
 

@@ -12,6 +12,7 @@ import inspect
 import os
 import pickle
 import tempfile
+import threading
 import types
 from collections.abc import Callable
 from functools import cache
@@ -37,6 +38,7 @@ __all__ = [
 _memory: dict[str, "Native"] = {}
 _sources: list[Path] = [Path(__file__).parent, Path(__file__).parent.parent / "dispatch"]
 _compiled = 0
+_lock = threading.RLock()
 
 
 class Unhashable(TypeError):
@@ -158,9 +160,10 @@ def compile_native(function: Callable, signature: str, check: Callable[[], None]
         compiled = cfunc(signature)(function)
         return Native(compiled.address, compiled)
     key = digest.hexdigest()
-    if key not in _memory:
-        _memory[key] = _load(key) or _compile(key, function, signature, check)
-    return _memory[key]
+    with _lock:
+        if key not in _memory:
+            _memory[key] = _load(key) or _compile(key, function, signature, check)
+        return _memory[key]
 
 
 def _load(key: str) -> Native | None:

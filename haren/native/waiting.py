@@ -7,7 +7,7 @@ from haren.native.atomics import fetch_add, load_acquire
 from haren.native.clock import ring, sleep
 from haren.native.compiler import compile_native
 
-__all__ = ["ring_all", "ticket", "wait"]
+__all__ = ["prepare", "ring_all", "ticket", "wait"]
 
 
 def _ring_all(bell):
@@ -31,6 +31,12 @@ def _function(body, arguments):
     native = compile_native(body, f"int64({', '.join(['int64'] * arguments)})")
     function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(native.address)
     return function, native
+
+
+def prepare() -> None:
+    """Compile everything here, so that no thread has to while it runs."""
+    for body, arguments in ((_ring_all, 1), (_ticket, 1), (_wait, 3)):
+        _function(body, arguments)
 
 
 def ring_all(bell: int) -> None:
