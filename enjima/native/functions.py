@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import enjima.memory
-from enjima.native import channel, sinks, transfer
+from enjima.native import sinks, transfer
+from enjima.native.channel import hand_over as add_chunk
 from enjima.native.raw import release
 from haren.native.compiler import Native, compile_native, register_sources
 
@@ -16,8 +17,8 @@ register_sources(Path(__file__).parent)
 register_sources(Path(enjima.memory.__file__).parent)
 
 
-def _hand_over(target, chunk):
-    channel.hand_over(target, chunk)
+def _hand_over(channel, chunk):
+    add_chunk(channel, chunk)
     return 0
 
 
