@@ -255,8 +255,8 @@ class Engine:
         subject: Any = number
         if not is_source and operator.inputs is not None:
             memory = deployed.keep[1].view(np.uint8)[: operator.inputs.size]
-            subject = memory.view(operator.inputs.dtype).view(np.recarray)[0]
-            event = {name: subject[name].item() for name in operator.inputs.names}
+            subject = next(operator.inputs.events(memory.view(operator.inputs.dtype)))
+            event = subject._asdict()
         where = f"query {query!r} stopped: operator {operator.name!r}, event {number}"
         where += f" {event}" if event else ""
         if deployed.word(w.ERROR) == w.TIME_BACKWARDS:

@@ -49,6 +49,7 @@ class Profiler:
         self._thread.start()
 
     def stop(self) -> None:
+        """End sampling, with a last sample."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -76,8 +77,9 @@ class Profiler:
         )
 
     def _sample_for_ever(self) -> None:
-        former = self.begin
-        while not self._stop.wait(self.sample_every):
+        former, stopped = self.begin, False
+        while not stopped:
+            stopped = self._stop.wait(self.sample_every)
             current = self.measure()
             self._add_sample(former, current)
             former = current
@@ -110,8 +112,9 @@ class Profiler:
 class RunResult:
     """What a run measured: DataFrames, made when asked for.
 
-    ``latency``, ``throughput``, ``operators``, ``memory``, ``samples``; ``process`` is a dict, ``errors``
-    the queries that failed. Warm-up and cool-down are cut from all but ``samples`` and ``memory``.
+    ``latency``, ``throughput``, ``operators``, ``memory``, ``workers``, ``samples``; ``process`` is a dict,
+    ``errors`` the queries that failed. Warm-up and cool-down are cut from latency, throughput, process and
+    the operators' counts (not from ``late`` and ``state_growths``); the others tell of the whole run.
     """
 
     def __init__(
@@ -222,7 +225,7 @@ class RunResult:
 
     def __repr__(self) -> str:
         failed = f", {len(self.errors)} failed" if self.errors else ""
-        return f"<RunResult: {self.seconds:.2f} s, {len(set(self._queries))} queries{failed}>"
+        return f"<RunResult: {self.seconds:.2f} s, queries: {len(set(self._queries))}{failed}>"
 
     def _repr_html_(self) -> str:
         parts = (("throughput", self.throughput), ("latency", self.latency), ("operators", self.operators))

@@ -176,7 +176,8 @@ class Runtime:
             self.stop(drain=error is None)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self.plan.query_names)} queries, {self.threads} threads>"
+        names = ", ".join(self.plan.query_names) or "none"
+        return f"<{type(self).__name__}: threads: {self.threads}, queries: {names}>"
 
     def _repr_html_(self) -> str:
         return self.plan.drawing()

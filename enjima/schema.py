@@ -1,6 +1,9 @@
 """The type of a stream's events: named fields of fixed size, packed without gaps."""
 
-from collections.abc import Mapping
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -19,8 +22,8 @@ class Schema:
         self.dtype = _packed(_parse(spec))
         for name in self.names:
             kind = self.dtype[name].kind
-            if not name.isidentifier():
-                raise SchemaError(f"field name {name!r} is not a Python identifier; rename the field")
+            if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
+                raise SchemaError(f"field name {name!r} cannot be read as an attribute; rename the field")
             if self.dtype[name].shape or kind not in _KINDS:
                 raise SchemaError(
                     f"field {name!r} has type {self.dtype[name]}; fields are integers, floats, booleans "
@@ -53,6 +56,14 @@ class Schema:
         if dtype.kind not in "biu":
             raise SchemaError(f"{what}: field {name!r} is {dtype}; it must be an integer or a boolean")
         return dtype
+
+    @cached_property
+    def _event(self) -> Any:
+        return namedtuple("Event", self.names)
+
+    def events(self, array: np.ndarray) -> Iterator[Any]:
+        """The events of an array as user functions see them in Python: attributes that are plain numbers."""
+        return map(self._event._make, array.tolist())
 
     def __str__(self) -> str:
         return ", ".join(f"{name}: {self.dtype[name].str.lstrip('<|=')}" for name in self.names)

@@ -70,7 +70,8 @@ class Environment(Runtime):
 
         ``rate`` is in events/s (None: as fast as possible). ``time`` names the field of event time, an
         integer in ``time_unit`` that never decreases. ``loop`` replays an array for ever (True) or so many
-        times, event times shifted on. ``count`` ends a function's stream. ``query`` names the query.
+        times, event times shifted on. ``count`` ends a function's stream. ``query`` names the query. An
+        array is not copied: leave it unchanged while the query runs.
         """
         if time_unit not in TIME_UNITS:
             raise SchemaError(f"time_unit={time_unit!r}; one of {', '.join(TIME_UNITS)}")
@@ -228,7 +229,10 @@ class WindowedStream:
         self._stream, self._keys, self._window, self._late = stream, keys, window, late
 
     def aggregate(self, *, name: str | None = None, **aggregates: Aggregate) -> Stream:
-        """One result per key and window: ``aggregate(views=count(), spent=sum("price"))``."""
+        """One result per key and window: ``aggregate(views=count(), spent=sum("price"))``.
+
+        Its fields are ``window_start`` (in the source's unit of time), the keys, and the aggregates.
+        """
         stream = self._stream
         assert stream.time is not None
         label = stream._plan.name_for(name, "window")

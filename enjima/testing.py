@@ -84,7 +84,8 @@ def _rows(results: list, schema: Schema) -> np.ndarray:
 
 
 def _apply(operator: Operator, rows: np.ndarray) -> np.ndarray:
-    events = rows.view(np.recarray)
+    assert operator.inputs is not None
+    events = list(operator.inputs.events(rows))
     if isinstance(operator, Filter):
         return rows[[bool(operator.predicate.python(event)) for event in events]] if len(rows) else rows
     assert operator.output is not None
@@ -136,6 +137,6 @@ def _aggregate(aggregate: Aggregate, rows: np.ndarray) -> Any:
     if aggregate.built_in in plain and (column is None or column.dtype.kind != "f"):
         return plain[aggregate.built_in](column)
     state = aggregate.init()
-    for event in rows.view(np.recarray):
+    for event in Schema(rows.dtype).events(rows):
         state = aggregate.add(state, event)
     return aggregate.result(state)

@@ -207,16 +207,16 @@ class Instance:
         self.batch = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
     def inputs(self, where: int, count: int) -> np.ndarray:
-        """The events of a batch as Python sees them, event times shifted where they are lent."""
+        """The records of a batch, event times shifted where they are lent."""
         from enjima.native import words as w
 
         schema, shift = self.operator.inputs, int(self.words[w.SHIFT // 8])
         assert schema is not None
-        events = records(where, count, schema)
+        batch = records(where, count, schema)
         if shift and self.operator.input_time:
-            events = events.copy()
-            events[self.operator.input_time] += shift
-        return events
+            batch = batch.copy()
+            batch[self.operator.input_time] += shift
+        return batch
 
     def iterate(self, inputs: np.ndarray) -> Iterator[tuple[int, Any]]:
         """The events of a batch for a Python kernel, which ends early when the engine is stopped.
@@ -224,10 +224,11 @@ class Instance:
         ``progress`` counts the events finished, so that an exception does not lose them.
         """
         self.progress = 0
-        for index in range(len(inputs)):
+        assert self.operator.inputs is not None
+        for index, event in enumerate(self.operator.inputs.events(inputs)):
             if self.stop_flag():
                 return
-            yield index, inputs[index]
+            yield index, event
             self.progress = index + 1
 
     def close(self) -> None:
@@ -235,10 +236,10 @@ class Instance:
 
 
 def records(where: int, count: int, schema: Schema) -> np.ndarray:
-    """Events at an address, with attribute access, as user functions see them in Python."""
+    """Events at an address, as a structured array that is not a copy."""
     if count == 0:
-        return np.empty(0, schema.dtype).view(np.recarray)
-    return _memory(where, count * schema.size).view(schema.dtype).view(np.recarray)
+        return np.empty(0, schema.dtype)
+    return _memory(where, count * schema.size).view(schema.dtype)
 
 
 def words_at(where: int, count: int) -> np.ndarray:
@@ -266,4 +267,4 @@ def field_values(result: Any, schema: Schema, operator: str) -> tuple:
 def _reason(error: BaseException) -> str:
     lines_ = [line.strip() for line in str(error).splitlines() if line.strip()]
     chosen = [line for line in lines_ if not line.startswith(("Failed in", "-", "During:", "File"))]
-    return " ".join((chosen or lines_)[:2])[:300]
+    return (chosen or lines_)[0][:300]

@@ -82,7 +82,7 @@ class _Collector(Instance):
         schema = self.operator.inputs
         assert schema is not None
         count = int(self.state[sinks.KEPT // 8])
-        return np.array(records(int(self.state[sinks.BUFFER // 8]), count, schema).view(np.ndarray))
+        return records(int(self.state[sinks.BUFFER // 8]), count, schema).copy()
 
     def close(self) -> None:
         from enjima.native import sinks
@@ -112,7 +112,7 @@ class CallbackSink(Sink):
         def each(
             op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
         ) -> int:
-            for _, event in instance.iterate(instance.inputs(events, count).copy()):
+            for _, event in instance.iterate(instance.inputs(events, count)):
                 self.function.python(event)
             return instance.progress
 
@@ -120,7 +120,7 @@ class CallbackSink(Sink):
             op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
         ) -> int:
             instance.progress = 0
-            self.function.python(np.array(instance.inputs(events, count).view(np.ndarray)))
+            self.function.python(instance.inputs(events, count).copy())
             return count
 
         instance.use_python(whole if self.batches else each)

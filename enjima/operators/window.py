@@ -279,7 +279,7 @@ class TumblingAggregate(Compiled):
 
         def add(event: Any, origin: int) -> None:
             nonlocal start, closed_before
-            time = int(event[self.input_time])
+            time = int(getattr(event, self.input_time))
             if start is not None and time >= start + self.length:
                 close_window()
             if start is None and time - time % self.length >= closed_before:
@@ -291,7 +291,7 @@ class TumblingAggregate(Compiled):
                     instance.words[w.ERROR // 8] = w.LATE_EVENT
                     instance.words[w.ERROR_VALUE // 8] = closed_before
                 return
-            key = tuple(int(event[name]) for name in self.keys)
+            key = tuple(int(getattr(event, name)) for name in self.keys)
             slot = table.setdefault(key, [origin, *(a.init() for a in self.aggregates.values())])
             states = [
                 a.add(state, event) for a, state in zip(self.aggregates.values(), slot[1:], strict=True)
