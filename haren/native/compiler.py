@@ -9,6 +9,7 @@ kernel is loaded without starting numba's type inference.
 
 import hashlib
 import inspect
+import itertools
 import os
 import pickle
 import tempfile
@@ -23,6 +24,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 from numba import cfunc
+from numba.core.bytecode import FunctionIdentity
 from numba.core.registry import cpu_target
 
 __all__ = [
@@ -34,6 +36,10 @@ __all__ = [
     "fingerprint",
     "register_sources",
 ]
+
+# Numba numbers the functions it compiles from 1 in every process and makes symbols of the numbers. Object
+# code of several processes meets in one here, where equal symbols would silently bind to the first one loaded.
+FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(5)) << 20)
 
 _memory: dict[str, "Native"] = {}
 _sources: list[Path] = [Path(__file__).parent, Path(__file__).parent.parent / "dispatch"]

@@ -87,6 +87,33 @@ def test_what_cannot_be_hashed_is_compiled_without_the_cache(fresh):
         fingerprint(odd)
 
 
+SAME_NUMBERS = """
+import sys
+import numpy as np
+import enjima as en
+from enjima.testing import assert_exact
+for fields in sys.argv[1:]:
+    events = np.zeros(100, [(name, "i8") for name in fields])
+    events["t"] = range(100)
+    events["k"] = [i % 7 for i in range(100)]
+    env = en.Environment()
+    sink = env.source(events, time="t").key_by("k").window(en.Tumbling(seconds=1e-8)).aggregate(n=en.count()).collect()
+    env.run()
+    assert_exact(env, sink)
+"""
+
+
+def test_code_of_several_processes_meets_in_one_without_mixing(tmp_path):
+    """Each process numbers what it compiles from one; what they stored must not share symbols."""
+    for fields in (["kt"], ["tk"], ["akt"], ["kt", "tk", "akt"], ["akt", "tk", "kt"]):
+        subprocess.run(
+            [sys.executable, "-c", SAME_NUMBERS, *fields],
+            env={**os.environ, "HAREN_CACHE_DIR": str(tmp_path)},
+            cwd=ROOT,
+            check=True,
+        )
+
+
 QUERY = """
 import numpy as np
 import enjima as en
