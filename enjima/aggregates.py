@@ -38,7 +38,7 @@ class Aggregate:
             raise SchemaError(
                 f"{where}: init() returned {start!r}; a state is a number or a tuple of numbers"
             )
-        return [np.dtype("f8" if isinstance(v, (float, np.floating)) else "i8") for v in values]
+        return [_state_type(value) for value in values]
 
     def bound(self, schema: Schema, where: str) -> "Aggregate":
         """This aggregate for a stream: built-in ones take their types from the field they aggregate."""
@@ -62,6 +62,12 @@ def count() -> Aggregate:
     )
 
 
+def _state_type(value: Any) -> np.dtype:
+    if isinstance(value, (float, np.floating)):
+        return np.dtype("f8")
+    return np.dtype("u8" if isinstance(value, np.unsignedinteger) else "i8")
+
+
 def _sum(name: str, dtype: np.dtype) -> Aggregate:
     zero = 0.0 if dtype.kind == "f" else 0
     return Aggregate(
@@ -78,6 +84,8 @@ def _sum(name: str, dtype: np.dtype) -> Aggregate:
 def _extreme(kind: str, name: str, dtype: np.dtype) -> Aggregate:
     if dtype.kind == "f":
         worst: Any = float("inf") if kind == "min" else float("-inf")
+    elif dtype.kind == "u":
+        worst = np.uint64(2**64 - 1 if kind == "min" else 0)
     else:
         worst = 2**63 - 1 if kind == "min" else -(2**63)
     return Aggregate(

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,7 +245,7 @@ class Engine:
         """The error of an operator, with the event and the user function's own traceback."""
         operator, query = deployed.operator, self.query_names[deployed.query]
         is_source = isinstance(deployed.instance, SourceInstance)
-        number = (
+        number: int | None = (
             deployed.instance.position
             if isinstance(deployed.instance, SourceInstance)
             else deployed.word(w.EVENTS_IN)
@@ -259,6 +259,10 @@ class Engine:
             event = subject._asdict()
         where = f"query {query!r} stopped: operator {operator.name!r}, event {number}"
         where += f" {event}" if event else ""
+        if deployed.word(w.ERROR) == w.RESULT_ERROR:
+            where = f"query {query!r} stopped: operator {operator.name!r}, the result of a window"
+            number = event = None
+            cause = _raised(operator.replay_result, deployed.word(w.ERROR_VALUE))
         if deployed.word(w.ERROR) == w.TIME_BACKWARDS:
             what = f"event time runs backwards, below {deployed.word(w.ERROR_VALUE)}"
         elif deployed.word(w.ERROR) == w.LATE_EVENT:
@@ -267,7 +271,7 @@ class Engine:
                 "(use window(..., late='drop') to drop and count such events)"
             )
         else:
-            cause = cause or _replayed(operator, subject)
+            cause = cause or _raised(operator.replay, subject)
             what = (
                 f"{type(cause).__name__}: {cause}"
                 if cause
@@ -280,10 +284,10 @@ class Engine:
         return error
 
 
-def _replayed(operator: Operator, subject: Any) -> BaseException | None:
-    """The exception a user function raises in Python on the event it failed on."""
+def _raised(replay: Callable[[Any], None], subject: Any) -> BaseException | None:
+    """The exception a user function raises in Python on what it failed on in compiled code."""
     try:
-        operator.replay(subject)
+        replay(subject)
     except Exception as error:
         return error
     return None

@@ -18,14 +18,17 @@ class Plan:
         self.upstream: list[int | None] = []
         self._query: list[int] = []
         self.query_names: list[str] = []
-        self._names: dict[str, int] = {}
+        self._names: set[str] = set()
 
     def name_for(self, name: str | None, kind: str) -> str:
         """The name given, or one made of the kind; a name used again is numbered."""
         base = kind if name is None else name
-        count = self._names.get(base, 0)
-        self._names[base] = count + 1
-        return base if count == 0 else f"{base}-{count + 1}"
+        chosen, number = base, 1
+        while chosen in self._names:
+            number += 1
+            chosen = f"{base}-{number}"
+        self._names.add(chosen)
+        return chosen
 
     def add(self, operator: Operator, upstream: int | None, query: str | None = None) -> int:
         """Append an operator behind ``upstream``; a source begins a new query."""

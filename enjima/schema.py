@@ -23,7 +23,9 @@ class Schema:
         for name in self.names:
             kind = self.dtype[name].kind
             if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
-                raise SchemaError(f"field name {name!r} cannot be read as an attribute; rename the field")
+                raise SchemaError(
+                    f"field name {name!r} is not a Python identifier one can read as an attribute; rename it"
+                )
             if self.dtype[name].shape or kind not in _KINDS:
                 raise SchemaError(
                     f"field {name!r} has type {self.dtype[name]}; fields are integers, floats, booleans "

@@ -79,6 +79,12 @@ class Environment(Runtime):
             data = data.to_records(index=False)
         is_array = isinstance(data, np.ndarray)
         label = self.plan.name_for(name, "source")
+        if count is not None and (not isinstance(count, int) or count < 0):
+            raise SchemaError(
+                f"source {label!r}: count={count!r}; give a number of events, or None for no end"
+            )
+        if count is not None and not is_array and not callable(data):
+            raise SchemaError(f"source {label!r}: count is for functions and arrays; cut the iterable itself")
         if loop is not None and not is_array:
             raise SchemaError(f"source {label!r}: only an array can be replayed in a loop")
         if is_array:
@@ -178,6 +184,8 @@ class Stream:
 
     def collect(self, *, limit: int | None = None, name: str | None = None) -> CollectSink:
         """Keep the events (the first ``limit``): ``.frame()`` or ``.array()`` of what this returns."""
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise SchemaError(f"collect: limit={limit!r}; give a number of events, or None for all")
         return self._end(CollectSink(self._plan.name_for(name, "collect"), self.schema, self.time, limit))
 
     def for_each(self, function: Callable[[Any], Any], *, name: str | None = None) -> CallbackSink:

@@ -37,13 +37,14 @@ class Execution:
         waiting.prepare()
         self._work = compile_native(w.work, "int64(int64)")
         following, spare, done = self.dispatch.functions()
+        self._installed = self.dispatch.install(engine.graph, threads)
         words = {
             w.STOP: address(self._flags),
             w.BELL: self.bell,
             w.ENGINE: engine.handle,
             w.RUN: engine.run,
             w.READY_AT: engine.ready_at,
-            w.DISPATCH: self.dispatch.install(engine.graph, threads),
+            w.DISPATCH: address(self._installed[0]),
             w.NEXT: following,
             w.SPARE: spare,
             w.DONE: done,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from numba import carray, njit, types
+from numba import carray, int64, njit, types
 from numba.core.errors import NumbaError, NumbaTypeError
 from numba.extending import overload
 
@@ -55,6 +55,7 @@ def _single(value):
 
 _NAMES: dict[str, Any] = {
     "njit": njit,
+    "int64": int64,
     "carray": carray,
     "pointer": pointer,
     "copy": copy,

@@ -1,36 +1,53 @@
 """Sinks without user code: keep every event, or none."""
 
+from numba import njit
+
 from enjima.native import words as w
 from enjima.native.raw import add_to, copy, reallocate
 from haren.native.atomics import load, store, store_release
 
-# the words of a collecting sink
-BUFFER = 0
-KEPT = 8  # events kept, published
-CAPACITY = 16
-LIMIT = 24  # keep at most so many
-COLLECT_BYTES = 64
+# the words of a collecting sink; its segments double in size and never move, so they can be read meanwhile
+KEPT = 0  # events kept, published
+LIMIT = 8  # keep at most so many
+SEGMENT = 16  # the one being filled
+USED = 24  # events in it
+ADDRESSES = 64  # of the segments
+FIRST_SEGMENT = 1024
+SEGMENTS = 40
+COLLECT_BYTES = ADDRESSES + 8 * SEGMENTS
 
 
 def collect(op, events, origins, count, out, out_origins, room):
-    """Append the events to a buffer that doubles when it is full."""
+    """Append the events to the last segment, and to a new one when it is full."""
     state = load(op + w.STATE)
     size = load(op + w.INPUT_BYTES)
-    kept = load(state + KEPT)
-    keep = min(count, load(state + LIMIT) - kept)
-    if kept + keep > load(state + CAPACITY):
-        capacity = max(2 * load(state + CAPACITY), kept + keep, 1024)
-        store(state + BUFFER, reallocate(load(state + BUFFER), capacity * size))
-        store(state + CAPACITY, capacity)
-        add_to(op + w.GROWTHS, 1)
-    target = load(state + BUFFER) + kept * size
-    copy(target, events, keep * size)
+    keep = min(count, load(state + LIMIT) - load(state + KEPT))
+    done = 0
+    while done < keep:
+        segment = load(state + SEGMENT)
+        capacity = FIRST_SEGMENT << segment
+        if load(state + ADDRESSES + 8 * segment) == 0:
+            store(state + ADDRESSES + 8 * segment, reallocate(0, capacity * size))
+            add_to(op + w.GROWTHS, 1)
+        used = load(state + USED)
+        part = min(keep - done, capacity - used)
+        _append(op, load(state + ADDRESSES + 8 * segment) + used * size, events + done * size, part, size)
+        store(state + USED, used + part)
+        if used + part == capacity:
+            store(state + SEGMENT, segment + 1)
+            store(state + USED, 0)
+        done += part
+    store_release(state + KEPT, load(state + KEPT) + keep)
+    return count
+
+
+@njit
+def _append(op, target, events, count, size):
+    copy(target, events, count * size)
     shift = load(op + w.SHIFT)
     if shift != 0:
-        for i in range(keep):
+        for i in range(count):
             add_to(target + i * size + load(op + w.TIME_AT), shift)
-    store_release(state + KEPT, kept + keep)
-    return count
 
 
 def discard(op, events, origins, count, out, out_origins, room):

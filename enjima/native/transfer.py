@@ -217,6 +217,8 @@ def _pass_watermark(engine, op, channel):
     if load(op + w.SPILL_COUNT) != 0:
         return
     promise = watermark
+    if load(op + w.MOVED) != 0 and watermark != at.NEVER:
+        promise = load(op + w.LATEST)
     if load(op + w.KIND) == w.TIMED:
         while True:
             room = _room(op)

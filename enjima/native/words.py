@@ -38,7 +38,9 @@ SPILL_NEXT = 224
 GROWTHS = 232  # how often the state or the overflow had to grow
 ERROR_VALUE = 240  # a number that explains the error
 PROGRESS = 248  # how far a kernel's loop came before the user's function raised
-OPERATOR_BYTES = 256
+MOVED = 256  # set by the kernel: the user's function changed event times
+LATEST = 264  # set by the kernel: then, the event time it produced last
+OPERATOR_BYTES = 320
 
 # kinds
 SOURCE = 0
@@ -51,6 +53,7 @@ SINK = 4
 USER_ERROR = 1  # the user's function raised
 TIME_BACKWARDS = 2  # a source's event time decreased
 LATE_EVENT = 3  # an event of a window that is closed
+RESULT_ERROR = 4  # the user's function raised on a state, whose address is the error's value
 
 # source state (the operator's STATE)
 RECORDS = 0  # address of the array replayed

@@ -15,7 +15,8 @@ __all__ = ["JoinStatic"]
 
 # The table's state: slots, mask, base, multiplier, shift. Keys in a narrow range address their slot
 # directly (multiplier 1, shift 0), others through a multiplicative hash; one code serves both. An empty
-# slot holds a key that belongs elsewhere, so the first look needs no second word.
+# slot holds a key that belongs elsewhere, so the first look needs no second word, and directly addressed
+# tables need no other look.
 TEMPLATE = """
 def batch(op, events, origins, count, out, out_origins, room):
     event_shift = load(op + SHIFT)
@@ -25,17 +26,18 @@ def batch(op, events, origins, count, out, out_origins, room):
     base = load(state + 16)
     multiplier = load(state + 24)
     shift = load(state + 32)
+    hashed = multiplier != 1
     wrote = 0
     for read in range(count):
-        key = int(event(events + read * INPUT_SIZE, event_shift).{key})
+        key = int64(event(events + read * INPUT_SIZE, event_shift).{key})
         number = (((key - base) * multiplier) >> shift) & mask
         slot = slots + number * SLOT_SIZE
         found = 1
         if load(slot) != key:
-            while load(slot + 8) != 0 and load(slot) != key:
+            while hashed and load(slot + 8) != 0 and load(slot) != key:
                 number = (number + 1) & mask
                 slot = slots + number * SLOT_SIZE
-            found = load(slot + 8)
+            found = load(slot + 8) if hashed else 0
         copy_event(out + wrote * OUTPUT_SIZE, events + read * INPUT_SIZE, event_shift)
         copy(out + wrote * OUTPUT_SIZE + INPUT_SIZE, slot + 16, PAYLOAD_SIZE)
         store(out_origins + 8 * wrote, load(origins + 8 * read))
@@ -105,6 +107,9 @@ def _as_records(table: Any, name: str) -> np.ndarray:
         table = table.to_records(index=False)
     elif isinstance(table, dict):
         columns = {key: np.asarray(value) for key, value in table.items()}
+        lengths = {key: len(value) for key, value in columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise SchemaError(f"join_static {name!r}: the table's columns have different lengths: {lengths}")
         rows = np.empty(
             len(next(iter(columns.values()))), [(key, value.dtype) for key, value in columns.items()]
         )

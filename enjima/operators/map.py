@@ -19,6 +19,7 @@ def batch(op, events, origins, count, out, out_origins, room):
             result = function(event(events + read * INPUT_SIZE, shift))
             target = carray(pointer(out + read * SIZE), (1,), OUTPUT_DTYPE)[0]
             {assign}
+            {moved}
             store(out_origins + 8 * read, load(origins + 8 * read))
             read += 1
     except Exception:
@@ -47,6 +48,7 @@ def batch(op, events, origins, count, out, out_origins, room):
                     place = spill(op, load(origins + 8 * read))
                 target = carray(pointer(place), (1,), OUTPUT_DTYPE)[0]
                 {assign}
+                {moved}
             read += 1
     except Exception:
         store(op + ERROR, USER_ERROR)
@@ -55,6 +57,12 @@ def batch(op, events, origins, count, out, out_origins, room):
     store(op + PRODUCED, wrote)
     return read
 """
+
+
+# A function that changes event times also changes what may be promised of them.
+MOVED = """if int64(target.{time}) != int64(event(events + read * INPUT_SIZE, shift).{time}):
+    store(op + MOVED, 1)
+store(op + LATEST, int64(target.{time}))"""
 
 
 def assignments(schema: Schema, indent: int) -> str:
@@ -105,7 +113,17 @@ class Map(Compiled):
             "OUTPUT_DTYPE": self.output.dtype,
             "SIZE": self.output.size,
         }
-        return self.source.format(assign=assignments(self.output, self.indent)), names
+        moved = MOVED.format(time=self.time) if self.time and self.input_time else "pass"
+        assign = assignments(self.output, self.indent)
+        return self.source.format(assign=assign, moved=moved.replace("\n", "\n" + " " * self.indent)), names
+
+    def note_time(self, instance: Instance, before: Any, after: tuple) -> None:
+        """The Python twin of `MOVED`."""
+        if self.time and self.input_time and self.output is not None:
+            time = int(after[self.output.names.index(self.time)])
+            if time != getattr(before, self.time):
+                instance.words[w.MOVED // 8] = 1
+            instance.words[w.LATEST // 8] = time
 
     def check(self) -> None:
         from enjima.native.kernels import result_type
@@ -126,7 +144,9 @@ class Map(Compiled):
             outputs = records(out, room, target)
             from_origins, to_origins = words_at(origins, count), words_at(out_origins, room)
             for index, event in instance.iterate(instance.inputs(events, count)):
-                outputs[index] = field_values(self.function.python(event), target, self.name)
+                values = field_values(self.function.python(event), target, self.name)
+                outputs[index] = values
+                self.note_time(instance, event, values)
                 to_origins[index] = from_origins[index]
                 instance.words[w.PRODUCED // 8] = index + 1
             return instance.progress
@@ -185,7 +205,9 @@ class FlatMap(Map):
                 if len(waiting) < room:
                     for index, event in instance.iterate(instance.inputs(events, count)):
                         produced = [field_values(r, target, self.name) for r in self.function.python(event)]
-                        waiting.extend((values, int(from_origins[index])) for values in produced)
+                        for values in produced:
+                            waiting.append((values, int(from_origins[index])))
+                            self.note_time(instance, event, values)
                         if len(waiting) >= room:
                             instance.progress = index + 1
                             break

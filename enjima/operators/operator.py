@@ -5,6 +5,7 @@ in Python for functions that do not compile, and a method on `enjima.stream.Stre
 """
 
 import ctypes
+import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -24,12 +25,17 @@ BATCH = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)
 class UserFunction:
     """A function the user gave to an operator: how to name it, compile it and replay it."""
 
-    def __init__(self, function: Callable, operator: str) -> None:
+    def __init__(self, function: Callable, operator: str, arguments: int = 1) -> None:
         if not callable(function):
             raise SchemaError(
                 f"operator {operator!r} needs a function, not {type(function).__name__} {function!r}"
             )
         self.python = getattr(function, "py_func", function)
+        code = getattr(self.python, "__code__", None)
+        if code is not None and not _accepts(self.python, arguments):
+            names = ", ".join(code.co_varnames[: code.co_argcount]) or "nothing"
+            wanted = "one argument, the event" if arguments == 1 else "two arguments, the state and the event"
+            raise SchemaError(f"operator {operator!r}: its function takes {wanted}; this one takes {names}")
         self.given = function
         self.operator = operator
 
@@ -61,6 +67,8 @@ class Operator(ABC):
         self.output = output
         self.input_time = time if inputs is not None and time in inputs.names else None
         self.time = time if output is not None and time in output.names else None
+        if output is not None and self.time:
+            output.integer(self.time, f"operator {name!r}, event time")
 
     def time_at(self) -> int:
         """Where 64-bit event time lies in what the operator reads (a source: emits); -1 if there is none."""
@@ -78,6 +86,10 @@ class Operator(ABC):
     def replay(self, event: Any) -> None:
         """Call the user's function in Python on the event it failed on, to raise its own exception."""
         raise AssertionError(f"{self.label} has no user function")
+
+    def replay_result(self, state: int) -> None:
+        """The same for a function that failed on a state, at this address."""
+        raise AssertionError(f"{self.label} has no results of its own")
 
     def describe(self) -> str:
         """What the step does, in a few words for the drawing of a query."""
@@ -235,6 +247,14 @@ class Instance:
         """Give back what the kernels allocated."""
 
 
+def _accepts(function: Callable, arguments: int) -> bool:
+    try:
+        inspect.signature(function).bind(*[None] * arguments)
+    except TypeError:
+        return False
+    return True
+
+
 def records(where: int, count: int, schema: Schema) -> np.ndarray:
     """Events at an address, as a structured array that is not a copy."""
     if count == 0:
@@ -255,6 +275,8 @@ def _memory(where: int, size: int) -> np.ndarray:
 
 def field_values(result: Any, schema: Schema, operator: str) -> tuple:
     """What a user function returned, as one value per field of ``schema``."""
+    if isinstance(result, np.void):
+        result = result.item()
     values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     if len(values) != len(schema.names):
         raise SchemaError(

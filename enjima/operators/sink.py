@@ -81,8 +81,13 @@ class _Collector(Instance):
             return self.kept
         schema = self.operator.inputs
         assert schema is not None
-        count = int(self.state[sinks.KEPT // 8])
-        return records(int(self.state[sinks.BUFFER // 8]), count, schema).copy()
+        left = int(self.state[sinks.KEPT // 8])
+        parts = [np.empty(0, schema.dtype)]
+        for segment in range(sinks.SEGMENTS):
+            count = min(left, sinks.FIRST_SEGMENT << segment)
+            parts.append(records(int(self.state[sinks.ADDRESSES // 8 + segment]), count, schema))
+            left -= count
+        return np.concatenate(parts)
 
     def close(self) -> None:
         from enjima.native import sinks
@@ -90,8 +95,8 @@ class _Collector(Instance):
 
         if self.kept is None:
             self.kept = self.array()
-            free(int(self.state[sinks.BUFFER // 8]))
-            self.state[sinks.BUFFER // 8] = 0
+            for segment in range(sinks.SEGMENTS):
+                free(int(self.state[sinks.ADDRESSES // 8 + segment]))
 
 
 class CallbackSink(Sink):

@@ -87,7 +87,7 @@ class Source(Compiled):
         self.rate = rate
 
     def start_words(self, length: int, limit: int, final: bool, shift: int = 0) -> dict[int, int]:
-        ns_per_event = np.array([0.0 if self.rate is None else 1e9 / self.rate])
+        ns_per_event = np.array([0.0 if self.rate is None else 1e9 / self.rate], np.float64)
         return {
             w.LENGTH: length,
             w.LIMIT: limit,
@@ -162,6 +162,7 @@ class ArraySource(Source):
         )
         if time is not None:
             self._check_order(name, time)
+            self._check_range(name, time)
 
     def _check_order(self, name: str, time: str) -> None:
         times = self.array[time]
@@ -179,14 +180,27 @@ class ArraySource(Source):
     def python_batch(self, instance: Instance) -> Callable[..., int]:
         raise AssertionError("replay has no user function")
 
+    def _check_range(self, name: str, time: str) -> None:
+        """Event times that are shifted on by every pass must still fit their field."""
+        dtype = self.array.dtype[time]
+        passes = 1 << 20 if self.loop is True else int(self.loop or 1)
+        last = int(self.array[time][-1]) + (passes - 1) * self.shift(time)
+        if last > np.iinfo(dtype).max:
+            raise SchemaError(
+                f"source {name!r}: event time {time!r} is {dtype} and overflows when the array is replayed "
+                "so often; use a wider field"
+            )
+
+    def shift(self, time: str) -> int:
+        """What a pass over the array adds to event times: their span and an average gap."""
+        times = self.array[time]
+        span = int(times[-1]) - int(times[0])
+        return span + max(1, span // max(1, len(times) - 1))
+
     def deploy(self) -> SourceInstance:
         length = len(self.array)
         limit = UNBOUNDED if self.loop is True else length * int(self.loop or 1)
-        shift = 0
-        if self.time is not None:
-            times = self.array[self.time]
-            span = int(times[-1]) - int(times[0])
-            shift = span + max(1, span // max(1, length - 1))
+        shift = self.shift(self.time) if self.time else 0
         made = self.instance(self.start_words(length, limit, self.loop is not True, shift))
         made.state[w.RECORDS // 8] = address(self.array)
         made.state[w.LENDS // 8] = int(self.lend)
@@ -212,10 +226,6 @@ class FunctionSource(Source):
         count: int | None,
     ) -> None:
         super().__init__(name, output, time, rate)
-        if count is not None and (not isinstance(count, int) or count < 0):
-            raise SchemaError(
-                f"source {name!r}: count={count!r}; give a number of events, or None for no end"
-            )
         self.function = UserFunction(function, name)
         self.functions = [self.function]
         self.count = count

@@ -37,6 +37,7 @@ def emit(op, state, out, out_origins, room, wrote):
     while index < taken and wrote < room:
         slot = carray(pointer(slots + load(order + 8 * index) * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
         target = carray(pointer(out + wrote * OUTPUT_SIZE), (1,), OUTPUT_DTYPE)[0]
+        store(op + ERROR_VALUE, slots + load(order + 8 * index) * SLOT_SIZE)
         target.window_start = load(state + START)
         {emit}
         store(out_origins + 8 * wrote, slot.origin)
@@ -54,7 +55,7 @@ def emit(op, state, out, out_origins, room, wrote):
 def fold(op, state, events, origins, count, read):
     shift = load(op + SHIFT)
     if load(state + OPEN) == 0:
-        time = int(read_event(events + read * INPUT_SIZE, shift).{time})
+        time = int64(read_event(events + read * INPUT_SIZE, shift).{time})
         store(state + START, max(load(state + START), time - time % SIZE))
         store(state + OPEN, 1)
     start = load(state + START)
@@ -64,7 +65,7 @@ def fold(op, state, events, origins, count, read):
     slots = load(state + TABLE_SLOTS)
     while read < count:
         event = read_event(events + read * INPUT_SIZE, shift)
-        time = int(event.{time}) - start
+        time = int64(event.{time}) - start
         if time >= SIZE:
             store(state + FIRING, 1)
             break
@@ -116,7 +117,7 @@ def batch(op, events, origins, count, out, out_origins, room):
     try:
         alternate(op, state, events, origins, count, out, out_origins, room)
     except Exception:
-        store(op + ERROR, USER_ERROR)
+        store(op + ERROR, RESULT_ERROR if load(state + FIRING) != 0 else USER_ERROR)
     store(op + MORE, load(state + FIRING))
     if {NEVER} > watermark > {BEGINNING}:
         store(op + TIME, watermark - watermark % SIZE)
@@ -168,7 +169,12 @@ class TumblingAggregate(Compiled):
             raise SchemaError(f"{where}: name at least one aggregate, such as views=count()")
         if late not in ("error", "drop"):
             raise SchemaError(f"{where}: late={late!r}; late events are an 'error' or are 'drop'ped")
-        fields = [("window_start", "i8")] + [(key, inputs.integer(key, where)) for key in keys]
+        fields = [("window_start", np.dtype("i8"))] + [(key, inputs.integer(key, where)) for key in keys]
+        for key in keys:
+            if [name for name, _ in fields].count(key) > 1:
+                raise SchemaError(
+                    f"{where}: the result would have two fields {key!r}; leave out or rename the key"
+                )
         self.aggregates: dict[str, Aggregate] = {}
         for field, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
@@ -187,8 +193,10 @@ class TumblingAggregate(Compiled):
         self.window = window
         self.length = window.length(unit_ns, where)
         self.late = late
-        self.functions = [UserFunction(a.add, name) for a in self.aggregates.values() if a.built_in is None]
-        states = [(f"{field}_{i}", kind) for field, i, kind in self._state_fields(where)]
+        self.functions = [
+            UserFunction(a.add, name, 2) for a in self.aggregates.values() if a.built_in is None
+        ]
+        states = [(f"state_{field}_{i}", kind) for field, i, kind in self._state_fields(where)]
         self.slot = np.dtype(
             [("generation", "i8"), ("origin", "i8")] + [(f"key_{i}", "i8") for i in range(len(keys))] + states
         )
@@ -223,15 +231,18 @@ class TumblingAggregate(Compiled):
             initialise.append(f"slot.key_{i} = key_{i}")
         for field, aggregate in self.aggregates.items():
             count = len(aggregate.state_types(self.name))
-            parts = [f"slot.{field}_{i}" for i in range(count)]
+            parts = [f"slot.state_{field}_{i}" for i in range(count)]
             state = f"({', '.join(parts)})" if count > 1 else parts[0]
             for part in ("init", "add", "result"):
-                names[f"{part}_{field}"] = jit_user_function(getattr(aggregate, part))
-            for lines, value in ((initialise, f"init_{field}()"), (add, f"add_{field}({state}, event)")):
+                names[f"user_{part}_{field}"] = jit_user_function(getattr(aggregate, part))
+            for lines, value in (
+                (initialise, f"user_init_{field}()"),
+                (add, f"user_add_{field}({state}, event)"),
+            ):
                 lines.append(f"value = {value}" if count > 1 else f"{state} = {value}")
                 lines.extend(f"{part} = value[{i}]" for i, part in enumerate(parts) if count > 1)
-            emit.append(f"target.{field} = result_{field}({state})")
-        keys = [f"key_{i} = int(event.{key})" for i, key in enumerate(self.keys)] + ["mixed = 0"]
+            emit.append(f"target.{field} = user_result_{field}({state})")
+        keys = [f"key_{i} = int64(event.{key})" for i, key in enumerate(self.keys)] + ["mixed = 0"]
         keys += [f"mixed = (mixed ^ key_{i}) * GOLDEN" for i in range(len(self.keys))]
         same = " and ".join(f"slot.key_{i} == key_{i}" for i in range(len(self.keys))) or "True"
         text = TEMPLATE.format(
@@ -326,7 +337,33 @@ class TumblingAggregate(Compiled):
 
     def replay(self, event: Any) -> None:
         for aggregate in self.aggregates.values():
-            aggregate.result(aggregate.add(aggregate.init(), event))
+            aggregate.add(aggregate.init(), event)
+
+    def replay_result(self, slot: int) -> None:
+        """Compute the results of one key again, from its state at an address."""
+        state = records(slot, 1, Schema(self.slot))[0]
+        for field, aggregate in self.aggregates.items():
+            values = [state[f"state_{field}_{i}"].item() for i in range(len(aggregate.state_types(field)))]
+            aggregate.result(tuple(values) if len(values) > 1 else values[0])
+
+    def check(self) -> None:
+        """An integer state must stay one: it would lose fractions silently."""
+        from numba import float64, int64, types, uint64
+
+        from enjima.native.kernels import result_type
+
+        kinds = {"f": float64, "i": int64, "u": uint64}
+        for field, aggregate in self.aggregates.items():
+            states = [kinds[kind.kind] for kind in aggregate.state_types(field)]
+            state = types.Tuple(states) if len(states) > 1 else states[0]
+            result = result_type(jit_of(aggregate.add), state, self.event_type())
+            results = list(result.types) if isinstance(result, types.BaseTuple) else [result]
+            for before, after in zip(states, results, strict=False):
+                if isinstance(before, types.Integer) and isinstance(after, types.Float):
+                    raise SchemaError(
+                        f"window {self.name!r}, {field}: init() starts with an integer, but add() returns a "
+                        "float; start with 0.0"
+                    )
 
     def describe(self) -> str:
         keys = f" by {', '.join(self.keys)}" if self.keys else ""
@@ -340,6 +377,12 @@ class _WindowInstance(Instance):
         for word in (0, 3):  # the table's slots and order
             free(int(self.state[word]))
             self.state[word] = 0
+
+
+def jit_of(function: Callable) -> Any:
+    from enjima.native.kernels import jit_user_function
+
+    return jit_user_function(function)
 
 
 def _indented(lines: list[str], indent: int) -> str:

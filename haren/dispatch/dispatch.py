@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from haren.graph import Graph
 
 __all__ = ["Dispatch"]
@@ -11,8 +13,8 @@ class Dispatch(ABC):
     """A dispatch: memory of its own, and three native functions over it (see `haren.native.worker`)."""
 
     @abstractmethod
-    def install(self, graph: Graph, threads: int) -> int:
-        """Make the dispatch's memory for one run and return its address; the object keeps it alive."""
+    def install(self, graph: Graph, threads: int) -> tuple[np.ndarray, ...]:
+        """The dispatch's memory for one run: the words its functions are given, and what they point to."""
 
     @abstractmethod
     def functions(self) -> tuple[int, int, int]:

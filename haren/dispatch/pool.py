@@ -42,7 +42,7 @@ class Pool(Dispatch):
         self.shared_quantum = shared_quantum
         self.slice_ns = int(slice_ms * 1e6)
 
-    def install(self, graph: Graph, threads: int) -> int:
+    def install(self, graph: Graph, threads: int) -> tuple[np.ndarray, ...]:
         bounds = np.array([graph.bounds(q) for q in range(graph.query_count)], np.int64)
         occupancy = np.zeros((graph.query_count, 8), np.int64)
         records = np.zeros((threads, 8), np.int64)
@@ -50,8 +50,7 @@ class Pool(Dispatch):
         parts = map(address, (bounds, occupancy, records))
         limits = (self.slice_ns, self.quantum, self.shared_quantum, TURN_LIMIT_NS)
         pool = np.array([len(bounds), *parts, *limits], np.int64)
-        self._memory = (bounds, occupancy, records, pool)
-        return address(pool)
+        return pool, bounds, occupancy, records
 
     def functions(self) -> tuple[int, int, int]:
         from haren.native import pool as native

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 # Numba numbers the functions it compiles from 1 in every process and makes symbols of the numbers. Object
-# code of several processes meets in one here, where equal symbols would silently bind to the first one loaded.
+# code of several processes meets in one here, where equal symbols would silently bind to the first loaded.
 FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(5)) << 20)
 
 _memory: dict[str, "Native"] = {}
