@@ -7,17 +7,17 @@ from enjima.operators import Operator
 
 __all__ = ["svg"]
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 54, 130, 26
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, TOP = 190, 54, 130, 26, 24
 
 
 def svg(operators: Sequence[Operator], edges: Sequence[tuple[int, int]]) -> str:
     """Left to right by distance from the source, one row per branch."""
     column, row = _places(len(operators), edges)
-    width = (max(column, default=0) + 1) * (BOX_WIDTH + GAP_X)
-    height = (max(row, default=0) + 1) * (BOX_HEIGHT + GAP_Y) + 10
+    width = (max(column, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 10
+    height = (max(row, default=0) + 1) * (BOX_HEIGHT + GAP_Y) + TOP
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">'
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img" style="max-width: 100%; height: auto">'
     ]
     for upstream, downstream in edges:
         parts.append(
@@ -47,11 +47,11 @@ def _places(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], li
 
 
 def _corner(column: list[int], row: list[int], index: int) -> tuple[int, int]:
-    return column[index] * (BOX_WIDTH + GAP_X) + 5, row[index] * (BOX_HEIGHT + GAP_Y) + 10
+    return column[index] * (BOX_WIDTH + GAP_X) + 5, row[index] * (BOX_HEIGHT + GAP_Y) + TOP
 
 
 def _box(operator: Operator, x: int, y: int) -> str:
-    name, what = escape(_cut(operator.name, 24)), escape(_cut(operator.describe(), 30))
+    name, what = escape(_cut(operator.name, 24)), escape(_cut(operator.describe(), 28))
     frame = f'x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"'
     return (
         f"<g><title>{escape(operator.describe())}</title>"

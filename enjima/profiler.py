@@ -185,7 +185,7 @@ class RunResult:
                 self._place(index, "operator")
                 | {
                     "kind": operator.label,
-                    "events_in": events if index not in self._last.positions else 0,
+                    "events_in": int(self._last.events_in[index] - self._first.events_in[index]),
                     "events_out": out,
                     "cost_ns": busy / events if events else float("nan"),
                     "selectivity": out / events if events else float("nan"),

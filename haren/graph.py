@@ -19,6 +19,10 @@ class Graph:
             raise ValueError(f"{len(self.names)} operator names but {len(self.queries)} query numbers")
         if list(self.queries) != sorted(self.queries):
             raise ValueError("the operators of a query must be numbered contiguously")
+        if sorted(set(self.queries)) != list(range(self.query_count)):
+            raise ValueError(
+                f"queries must be numbered 0, 1, ... without a gap, not {sorted(set(self.queries))}"
+            )
         for upstream, downstream in self.edges:
             if not 0 <= upstream < downstream < len(self.names):
                 raise ValueError(f"edge {(upstream, downstream)} does not follow the topological order")

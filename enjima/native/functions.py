@@ -3,18 +3,13 @@
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
-import enjima.memory
 from enjima.native import sinks, transfer
 from enjima.native.channel import hand_over as add_chunk
 from enjima.native.raw import release
-from haren.native.compiler import Native, compile_native, register_sources
+from haren.native.compiler import Native, compile_native
 
 __all__ = ["free", "generic", "hand_over", "prepare"]
-
-register_sources(Path(__file__).parent)
-register_sources(Path(enjima.memory.__file__).parent)
 
 
 def _hand_over(channel, chunk):

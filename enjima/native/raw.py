@@ -1,10 +1,16 @@
 """Raw memory for kernels: records at an address, bytes copied, state that outlives a call."""
 
+from pathlib import Path
+
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
 from haren.native.atomics import WORD, load, store
+from haren.native.compiler import register_sources
+
+register_sources(Path(__file__).parent)
+register_sources(Path(__file__).parent.parent / "memory")
 
 _BYTE = ir.IntType(8).as_pointer()
 

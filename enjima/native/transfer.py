@@ -334,7 +334,7 @@ def _emit(op, source, count, now):
             took = _call_kernel(op, position, 0, batch, batch)
         store_release(source + w.POSITION, position + took)
         emitted += took
-        if load(op + w.ERROR) != 0:
+        if load(op + w.ERROR) != 0 or took == 0:
             break
     if load(source + w.LENDS) != 0 and emitted > 0:
         _note_lent_time(op, source)

@@ -146,11 +146,9 @@ def _build(rows: np.ndarray, on: str, payload: list[str], name: str) -> tuple[np
             return (((key - low) * np.int64(multiplier)) >> shift) & (capacity - 1)
 
     number = home(keys)
-    foreign = np.int64(low)
-    slots["key"] = foreign
-    while home(foreign) == home(np.int64(low)):
-        foreign += 1
-    slots["key"][home(np.int64(low))] = foreign
+    slots["key"] = low
+    elsewhere = (np.int64(low ^ (1 << bit)) for bit in range(62))
+    slots["key"][home(np.int64(low))] = next(key for key in elsewhere if home(key) != home(np.int64(low)))
     waiting = np.arange(len(keys))
     while len(waiting):  # each round places the first key that asks for a free slot and moves the others on
         asking = waiting[slots["taken"][number[waiting]] == 0]

@@ -125,6 +125,8 @@ class CallbackSink(Sink):
             op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
         ) -> int:
             instance.progress = 0
+            if instance.stop_flag():
+                return 0
             self.function.python(instance.inputs(events, count).copy())
             return count
 

@@ -7,15 +7,16 @@ sources of the native packages, the versions and the CPU. Only object code is st
 kernel is loaded without starting numba's type inference.
 """
 
+import enum
 import hashlib
-import inspect
 import itertools
 import os
 import pickle
 import tempfile
 import threading
 import types
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ import numpy as np
 from numba import cfunc
 from numba.core.bytecode import FunctionIdentity
 from numba.core.registry import cpu_target
+from numba.core.types import Type
+from numba.extending import _Intrinsic
 
 __all__ = [
     "Native",
@@ -41,6 +44,7 @@ __all__ = [
 # code of several processes meets in one here, where equal symbols would silently bind to the first loaded.
 FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(5)) << 20)
 
+VERSIONED = ("numba", "numpy", "math", "builtins", "operator")
 _memory: dict[str, "Native"] = {}
 _sources: list[Path] = [Path(__file__).parent, Path(__file__).parent.parent / "dispatch"]
 _compiled = 0
@@ -98,7 +102,8 @@ def fingerprint(function: Callable) -> bytes:
     return digest.digest()
 
 
-def _feed(digest: Any, value: Any, seen: set[int]) -> None:
+def _feed(digest: Any, value: Any, seen: set[int], names: frozenset[str] = frozenset()) -> None:
+    """Add a value; ``names`` are those the code it was found in uses, to look up in modules."""
     if isinstance(value, (int, float, complex, str, bytes, bool, type(None), type(Ellipsis))):
         digest.update(f"{type(value).__name__}:{value!r};".encode())
     elif isinstance(value, (tuple, list, frozenset)):
@@ -108,46 +113,74 @@ def _feed(digest: Any, value: Any, seen: set[int]) -> None:
     elif isinstance(value, np.dtype):
         digest.update(f"dtype:{value.descr!r}:{value.itemsize};".encode())
     elif isinstance(value, np.ndarray):
-        digest.update(
-            f"array:{value.dtype.descr!r}{value.shape};".encode() + np.ascontiguousarray(value).tobytes()
-        )
+        digest.update(f"array:{value.dtype.descr!r}{value.shape};".encode() + value.tobytes())
     elif isinstance(value, np.generic):
         digest.update(f"scalar:{value.dtype.str};".encode() + value.tobytes())
-    elif isinstance(value, types.CodeType):
-        _feed_code(digest, value, seen)
+    elif _is_versioned(value):
+        digest.update(f"name:{value.__module__}.{value.__qualname__};".encode())
     elif isinstance(value, types.FunctionType):
         _feed_function(digest, value, seen)
     elif isinstance(getattr(value, "py_func", None), types.FunctionType):
-        _feed(digest, repr(sorted((k, str(v)) for k, v in getattr(value, "targetoptions", {}).items())), seen)
+        options = getattr(value, "targetoptions", {})
+        _feed(digest, repr(sorted((key, str(option)) for key, option in options.items())), seen)
         _feed_function(digest, value.py_func, seen)
-    elif isinstance(value, (types.ModuleType, types.BuiltinFunctionType, type, np.ufunc)):
-        name = getattr(value, "__qualname__", getattr(value, "__name__", repr(value)))
-        digest.update(
-            f"name:{getattr(value, '__module__', '')}.{name}:{getattr(value, '__version__', '')};".encode()
-        )
-    elif getattr(type(value), "__module__", "").startswith("numba"):
+    elif isinstance(value, types.ModuleType):
+        _feed_module(digest, value, seen, names)
+    elif isinstance(value, type) and issubclass(value, enum.Enum):
+        _feed(digest, [(name, member.value) for name, member in value.__members__.items()], seen)
+    elif isinstance(value, enum.Enum):
+        _feed(digest, (type(value).__qualname__, value.name, value.value), seen)
+    elif isinstance(value, (_Intrinsic, Type)):
         digest.update(f"numba:{getattr(value, '_name', None) or value};".encode())
     else:
         raise Unhashable(f"a {type(value).__name__}")
 
 
-def _feed_code(digest: Any, code: types.CodeType, seen: set[int]) -> None:
-    digest.update(code.co_code)
-    for part in (code.co_names, code.co_varnames, code.co_freevars, code.co_consts):
-        _feed(digest, part, seen)
+def _is_versioned(value: Any) -> bool:
+    """Whether a name says it all: a function or class of a package whose version is part of every key."""
+    module = getattr(value, "__module__", None)
+    if not isinstance(module, str) or not isinstance(getattr(value, "__qualname__", None), str):
+        return False
+    return module.split(".")[0] in VERSIONED
+
+
+def _feed_module(digest: Any, module: types.ModuleType, seen: set[int], names: frozenset[str]) -> None:
+    """A module's name and, where its version is not known, what the code may read of it."""
+    digest.update(f"module:{module.__name__};".encode())
+    if module.__name__.split(".")[0] in VERSIONED:
+        return
+    for name in sorted(names & set(vars(module))):
+        digest.update(name.encode() + b"=")
+        _feed(digest, vars(module)[name], seen, names)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A code object and those nested in it: lambdas, comprehensions, inner functions."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
 
 
 def _feed_function(digest: Any, function: types.FunctionType, seen: set[int]) -> None:
     if id(function) in seen:
         return
     seen.add(id(function))
-    _feed_code(digest, function.__code__, seen)
+    names: set[str] = set()
+    for code in _codes(function.__code__):
+        digest.update(code.co_code)
+        constants = [c for c in code.co_consts if not isinstance(c, types.CodeType)]
+        for part in (code.co_names, code.co_varnames, code.co_freevars, tuple(constants)):
+            _feed(digest, part, seen)
+        names |= set(code.co_names)
     _feed(digest, function.__defaults__, seen)
-    reached = inspect.getclosurevars(function)
-    for group in (reached.nonlocals, reached.globals):
-        for name in sorted(group):
-            digest.update(name.encode() + b"=")
-            _feed(digest, group[name], seen)
+    _feed(digest, tuple(sorted((function.__kwdefaults__ or {}).items())), seen)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    reached = {name: cell.cell_contents for name, cell in cells}
+    reached |= {name: function.__globals__[name] for name in names if name in function.__globals__}
+    for name in sorted(reached):
+        digest.update(name.encode() + b"=")
+        _feed(digest, reached[name], seen, frozenset(names))
 
 
 def compile_native(function: Callable, signature: str, check: Callable[[], None] | None = None) -> Native:
@@ -175,9 +208,12 @@ def compile_native(function: Callable, signature: str, check: Callable[[], None]
 def _load(key: str) -> Native | None:
     try:
         blob = (cache_dir() / key[:2] / key).read_bytes()
-    except FileNotFoundError:
+    except OSError:
         return None
-    needs_runtime, name, serialized = pickle.loads(blob)
+    digest, content = blob[:32], blob[32:]
+    if hashlib.sha256(content).digest() != digest:
+        return None  # cut short or damaged: compiled anew, and replaced
+    needs_runtime, name, serialized = pickle.loads(content)
     context = cpu_target.target_context
     if needs_runtime:
         context.refresh()
@@ -194,14 +230,17 @@ def _compile(key: str, function: Callable, signature: str, check: Callable[[], N
     library = callback._library
     if not library.has_dynamic_globals:
         needs_runtime = "@NRT_" in library.get_llvm_str()
-        blob = pickle.dumps((needs_runtime, callback.native_name, library.serialize_using_object_code()))
-        _write_atomically(cache_dir() / key[:2] / key, blob)
+        content = pickle.dumps((needs_runtime, callback.native_name, library.serialize_using_object_code()))
+        _keep(cache_dir() / key[:2] / key, hashlib.sha256(content).digest() + content)
     return Native(callback.address, callback)
 
 
-def _write_atomically(path: Path, blob: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(blob)
-    os.replace(temporary, path)
+def _keep(path: Path, blob: bytes) -> None:
+    """Write a file whole or not at all; a cache that cannot be written is done without, and said once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
+            stream.write(blob)
+        os.replace(stream.name, path)
+    except OSError as error:
+        warnings.warn(f"compiled code cannot be kept in {cache_dir()}: {error}", RuntimeWarning, stacklevel=2)

@@ -97,7 +97,8 @@ for fields in sys.argv[1:]:
     events["t"] = range(100)
     events["k"] = [i % 7 for i in range(100)]
     env = en.Environment()
-    sink = env.source(events, time="t").key_by("k").window(en.Tumbling(seconds=1e-8)).aggregate(n=en.count()).collect()
+    window = env.source(events, time="t").key_by("k").window(en.Tumbling(seconds=1e-8))
+    sink = window.aggregate(n=en.count()).collect()
     env.run()
     assert_exact(env, sink)
 """
