@@ -15,10 +15,9 @@ def svg(operators: Sequence[Operator], edges: Sequence[tuple[int, int]]) -> str:
     column, row = _places(len(operators), edges)
     width = (max(column, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 10
     height = (max(row, default=0) + 1) * (BOX_HEIGHT + GAP_Y) + TOP
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img" style="max-width: 100%; height: auto">'
-    ]
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    style = 'font-family="sans-serif" font-size="12" style="max-width: 100%; height: auto"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style} role="img">']
     for upstream, downstream in edges:
         parts.append(
             _edge(operators[upstream], _corner(column, row, upstream), _corner(column, row, downstream))
