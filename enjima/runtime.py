@@ -23,7 +23,7 @@ class Runtime:
         threads: int = 2,
         block_events: int = 384,
         blocks_per_chunk: int = 4,
-        max_chunks: int = 64,
+        max_chunks: int = 32,
         marker_interval: float | None = 0.05,
         granularity: float = 0.0001,
         dispatch: Dispatch | None = None,

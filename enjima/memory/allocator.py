@@ -20,7 +20,7 @@ __all__ = ["Allocator", "Channel", "ChannelLimits"]
 class ChannelLimits:
     """Block size, blocks a chunk and chunks a channel, validated."""
 
-    def __init__(self, block_events: int = 384, blocks_per_chunk: int = 4, max_chunks: int = 64) -> None:
+    def __init__(self, block_events: int = 384, blocks_per_chunk: int = 4, max_chunks: int = 32) -> None:
         bounds = {
             "block_events": (block_events, 1, 1 << 20),
             "blocks_per_chunk": (blocks_per_chunk, 1, 1 << 16),

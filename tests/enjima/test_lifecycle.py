@@ -145,11 +145,14 @@ def test_an_interrupt_stops_the_run(sink):
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ
     )
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=10)[0] == "interrupted False\n"
-    assert process.returncode == 0
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=10)[0] == "interrupted False\n"
+        assert process.returncode == 0
+    finally:
+        process.kill()
 
 
 IDLE = """
