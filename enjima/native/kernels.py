@@ -16,7 +16,7 @@ from numba.extending import overload
 
 from enjima.native import hashing
 from enjima.native import words as w
-from enjima.native.raw import add_to, copy, float_bits, pointer, reallocate
+from enjima.native.raw import add_to, copy, pointer, reallocate
 from haren.native.atomics import load, store
 from haren.native.compiler import Native, compile_native
 
@@ -64,7 +64,6 @@ _NAMES: dict[str, Any] = {
     "add_to": add_to,
     "spill": spill,
     "single": single,
-    "float_bits": float_bits,
     "grow": hashing.grow,
     "clear": hashing.clear,
     "home": hashing.home,

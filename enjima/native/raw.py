@@ -77,16 +77,6 @@ def as_float(typingctx, bits):
     return types.float64(types.int64), codegen
 
 
-@intrinsic
-def float_bits(typingctx, value):
-    """The bits of a float64."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], WORD)
-
-    return types.int64(types.float64), codegen
-
-
 @njit
 def add_to(address, amount):
     """Add to a word only this thread writes."""

@@ -350,13 +350,13 @@ class TumblingAggregate(Compiled):
         """An integer state must stay one: it would lose fractions silently."""
         from numba import float64, int64, types, uint64
 
-        from enjima.native.kernels import result_type
+        from enjima.native.kernels import jit_user_function, result_type
 
         kinds = {"f": float64, "i": int64, "u": uint64}
         for field, aggregate in self.aggregates.items():
             states = [kinds[kind.kind] for kind in aggregate.state_types(field)]
             state = types.Tuple(states) if len(states) > 1 else states[0]
-            result = result_type(jit_of(aggregate.add), state, self.event_type())
+            result = result_type(jit_user_function(aggregate.add), state, self.event_type())
             results = list(result.types) if isinstance(result, types.BaseTuple) else [result]
             for before, after in zip(states, results, strict=False):
                 if isinstance(before, types.Integer) and isinstance(after, types.Float):
@@ -377,12 +377,6 @@ class _WindowInstance(Instance):
         for word in (0, 3):  # the table's slots and order
             free(int(self.state[word]))
             self.state[word] = 0
-
-
-def jit_of(function: Callable) -> Any:
-    from enjima.native.kernels import jit_user_function
-
-    return jit_user_function(function)
 
 
 def _indented(lines: list[str], indent: int) -> str:

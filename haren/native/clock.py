@@ -12,7 +12,6 @@ CLOCK_MONOTONIC = 1
 FUTEX_WAIT_PRIVATE = 128
 FUTEX_WAKE_PRIVATE = 129
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), -1)
-FOREVER = 2**63 - 1
 
 if platform.system() != "Linux" or SYS_FUTEX < 0:
     raise ImportError(
