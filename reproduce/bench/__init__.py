@@ -42,6 +42,7 @@ class Row:
 
     `bar` is what must be reached and `aim` what we want; a bar of None: the row is only a report.
     `spread` is half the interquartile range of what `value` is the median of; None for a single run.
+    `note` is for people: what the value is made of, or what it means.
     """
 
     what: str
@@ -51,6 +52,7 @@ class Row:
     bar: float | None
     aim: float | None
     spread: float | None
+    note: str = ""
 
 
 class UnknownBenchmark(KeyError):
@@ -86,9 +88,7 @@ def table(outcome: dict[str, Any]) -> str:
     lines = [titles, *(_line(row) for row in outcome["rows"])]
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
     return "\n".join(
-        "  ".join(
-            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
-        )
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:-1], widths[1:-1]), line[-1]]).rstrip()
         for line in lines
     )
 
@@ -132,5 +132,5 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
         "" if row["spread"] is None else f"± {short(row['spread'])}",
         "report" if bar is None else f"{sign} {short(bar)}",
         "" if row["aim"] is None else short(row["aim"]),
-        "MISSED" if missed else "",
+        "; ".join(filter(None, ["MISSED" if missed else "", row["note"]])),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -68,7 +69,15 @@ class Query:
         return int(self.memory[RESULTS]), int(self.memory[VIEWS])
 
 
-def rate(queries: Sequence[Query], seconds: float, warmup: float) -> float:
+class Passes(Protocol):
+    """What can go over its data again and again."""
+
+    def again(self) -> int:
+        """One more pass; the number of its events."""
+        ...
+
+
+def rate(queries: Sequence[Passes], seconds: float, warmup: float) -> float:
     """Events per second of all queries together, each on a thread of its own."""
     rates = [0.0] * len(queries)
     together = threading.Barrier(len(queries))

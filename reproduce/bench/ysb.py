@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class Bench:
 
     def engine(self, name: str, data: list[YsbData], threads: int) -> Callable[[], float]:
         """A measurement of the engine with one query for each data set, kept under `name`."""
-        return lambda: self._keep(name, delivered(data, threads, self.plan))
+        return lambda: self._keep(name, delivered(data, threads, self.plan.seconds, self.plan.warmup))
 
     def fused(self, arrays: list[np.ndarray]) -> Callable[[], float]:
         """A measurement of the hand-fused loop with one thread for each array."""
@@ -215,12 +216,17 @@ def share(
     return Row(what, value, "x", "higher", bar, aim, spread)
 
 
-def delivered(data: list[YsbData], threads: int, plan: Plan) -> float:
+def delivered(data: list[YsbData], threads: int, seconds: float, warmup: float, **settings: Any) -> float:
     """Events per second of the engine when its sources never wait, one query for each data set."""
-    env = en.Environment(threads=threads)
+    env = en.Environment(threads=threads, **settings)
     for index, each in enumerate(data):
         ysb.query(env, each, loop=True, name=f"q{index}", sink="null")
-    result = env.run(seconds=plan.warmup + plan.seconds, warmup=plan.warmup, cooldown=0)
+    return rate(env, seconds, warmup)
+
+
+def rate(env: en.Environment, seconds: float, warmup: float) -> float:
+    """Events per second that the sources of an environment deliver, all together."""
+    result = env.run(seconds=warmup + seconds, warmup=warmup, cooldown=0)
     return float(result.throughput["delivered_rate"].sum())
 
 

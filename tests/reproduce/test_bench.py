@@ -13,7 +13,7 @@ from reproduce.bench import Row
 def rows(effort):
     yield Row("speed", 0.5, "x", "higher", 0.4, 0.8, 0.01)
     yield Row("wait", 3.0, "ms", "lower", 2, 0.3, None)
-    yield Row("rate", 123456.0, "events/s", "higher", None, None, 10.0)
+    yield Row("rate", 123456.0, "events/s", "higher", None, None, 10.0, "as claimed")
 """
 
 
@@ -35,7 +35,7 @@ def test_json_is_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"id", "cpu", "cores", "steal", "disturbed"} <= set(outcome["machine"])
     assert outcome["rows"][0] == {
         "what": "speed", "value": 0.5, "unit": "x", "better": "higher", "bar": 0.4, "aim": 0.8,
-        "spread": 0.01,
+        "spread": 0.01, "note": "",
     }  # fmt: skip
     assert outcome["rows"][2]["bar"] is None
     assert "speed" in output.err
@@ -48,7 +48,7 @@ def test_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert title.split() == ["what", "value", "spread", "bar", "aim"]
     assert speed.split() == ["speed", "0.5", "x", "±", "0.01", ">=", "0.4", "0.8"]
     assert wait.split() == ["wait", "3", "ms", "<=", "2", "0.3", "MISSED"]
-    assert rate.split() == ["rate", "123,456", "events/s", "±", "10", "report"]
+    assert rate.split() == ["rate", "123,456", "events/s", "±", "10", "report", "as", "claimed"]
 
 
 @pytest.mark.usefixtures("toy")
