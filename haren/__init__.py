@@ -4,9 +4,9 @@ It knows operators, streams, threads and time, and nothing of events; any engine
 of `haren.spe` can be scheduled. START HERE: ``haren/spe.py``, then ``haren/dispatch/``.
 """
 
-from haren.dispatch import Dispatch, Pool
+from haren.dispatch import Dedicated, Dispatch, Pool
 from haren.execution import Execution
 from haren.graph import Graph
 from haren.spe import Engine
 
-__all__ = ["Dispatch", "Engine", "Execution", "Graph", "Pool"]
+__all__ = ["Dedicated", "Dispatch", "Engine", "Execution", "Graph", "Pool"]

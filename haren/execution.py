@@ -16,10 +16,11 @@ PR_SET_TIMERSLACK = 29
 
 
 class Execution:
-    """Runs an engine's operators on ``threads`` native threads until `stop`.
+    """Runs an engine's operators on native threads until `stop`: ``threads`` of them, if the dispatch agrees.
 
     The threads run compiled code without the GIL. Everything they share is memory of this object, so any
-    number of executions can follow each other or run at once in one process.
+    number of executions can follow each other or run at once in one process. It takes the engine's graph as
+    it is now: an engine whose graph changes stops its execution and makes another, which counts from 0.
     """
 
     def __init__(self, engine: Engine, threads: int, dispatch: Dispatch | None = None) -> None:
@@ -31,16 +32,18 @@ class Execution:
             raise ValueError(f"threads must be at least 1, not {threads}")
         self.engine = engine
         self.dispatch = dispatch or Pool()
-        self._flags = lines(4)  # the stop flag; the bell: ticket, sleepers, timekeeper
+        threads = self.dispatch.workers(engine.graph, threads)
+        self._flag = lines(1)  # set to stop
+        self._bells = lines(threads if self.dispatch.own_bells else 1).reshape(-1, 8)
         self._operators = lines(2 * len(engine.graph.names)).reshape(-1, w.OPERATOR_BYTES // 8)
-        self._workers = lines(threads * (w.WORKER_BYTES // 64)).reshape(threads, -1)
+        self._workers = lines(threads * (w.WORKER_BYTES // 64)).reshape(-1, w.WORKER_BYTES // 8)
         waiting.prepare()
         self._work = compile_native(w.work, "int64(int64)")
         following, spare, done = self.dispatch.functions()
         self._installed = self.dispatch.install(engine.graph, threads)
         words = {
-            w.STOP: address(self._flags),
-            w.BELL: self.bell,
+            w.STOP: address(self._flag),
+            w.BELLS: address(self._bells),
             w.ENGINE: engine.handle,
             w.RUN: engine.run,
             w.READY_AT: engine.ready_at,
@@ -52,6 +55,7 @@ class Execution:
         }
         for index, record in enumerate(self._workers):
             record[w.THREAD // 8] = index
+            record[w.BELL // 8] = address(self._bells[index if self.dispatch.own_bells else 0])
             for offset, value in words.items():
                 record[offset // 8] = value
         self._threads = [
@@ -63,26 +67,38 @@ class Execution:
 
     @property
     def bell(self) -> int:
-        """The address of the bell the workers sleep on, for whoever brings them work from outside."""
-        return address(self._flags[8:])
+        """The address of the bell all workers sleep on; `wake` also serves where each has its own."""
+        if self.dispatch.own_bells:
+            raise RuntimeError(f"the workers of {type(self.dispatch).__name__} share no bell; use wake()")
+        return address(self._bells)
+
+    def wake(self) -> None:
+        """Let every sleeping worker look for work: for whoever brings some from outside."""
+        from haren.native.waiting import ring_bells
+
+        ring_bells(address(self._bells), len(self._bells))
 
     def _body(self, worker: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
         ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._work.address)(worker)
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        if any(thread.ident is not None for thread in self._threads):
+            raise RuntimeError("an execution starts once; make another one")
+        try:
+            for thread in self._threads:
+                thread.start()
+        except BaseException:  # of many threads, the last ones may be refused
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Let every worker finish its batch, then end it. Safe to call twice."""
-        from haren.native.waiting import ring_all
-
-        self._flags[0] = 1
+        self._flag[0] = 1
+        self.wake()
         for thread in self._threads:
-            while thread.is_alive():
-                ring_all(self.bell)
-                thread.join(0.05)
+            if thread.ident is not None:
+                thread.join()
 
     def __enter__(self) -> "Execution":
         self.start()

@@ -20,10 +20,14 @@ class Engine(Protocol):
     ``ready_at(handle, operator, now) -> time``
         From which clock time (monotonic ns) the operator can run: a time not after ``now`` if it can run
         at once, a later one for a paced source, `NEVER` while it has no input or no room for output.
-        Any thread may ask at any time; the answer is advice, ``run`` decides.
+        Any thread may ask at any time; the answer is advice, ``run`` decides. Only a run of the operator
+        itself or of a neighbour in the graph may make the answer an earlier one; whatever else does
+        calls `Execution.wake` afterwards.
     ``run(handle, operator, quota) -> consumed``
         Run the operator for up to ``quota`` events. A negative number is an error code; the engine has
-        then stopped the operator. The scheduler never runs an operator on two threads at once.
+        then stopped the operator; 0 is a run that only let time pass, or sent what had been kept. An
+        operator that can do neither is not ready: threads do not sleep while one is. The scheduler never
+        runs an operator on two threads at once.
     """
 
     graph: Graph

@@ -9,7 +9,7 @@ throughput, but were seen to let latency swing at half load.
 
 import numpy as np
 
-from haren.dispatch.dispatch import Dispatch
+from haren.dispatch.dispatch import TURN_LIMIT_NS, Dispatch, compiled
 from haren.graph import Graph
 from haren.memory import address
 
@@ -23,8 +23,7 @@ THREADS = 24  # address: the threads' records, a cache line each
 SLICE_NS = 32
 QUANTUM = 40
 SHARED_QUANTUM = 48
-TURN_NS = 56  # a turn of a slow operator is shortened to about this
-TURN_LIMIT_NS = 1_000_000
+TURN_NS = 56
 # the words of a thread
 QUERY = 0
 LAST = 8
@@ -54,13 +53,6 @@ class Pool(Dispatch):
         return pool, bounds, occupancy, records
 
     def functions(self) -> tuple[int, int, int]:
-        from haren.native import pool as native
-        from haren.native.compiler import compile_native
+        from haren.native import pool
 
-        self._code = (
-            compile_native(native.next_unit, "int64(int64, int64, int64)"),
-            compile_native(native.spare, "int64(int64, int64, int64)"),
-            compile_native(native.done, "int64(int64, int64, int64, int64, int64)"),
-        )
-        following, spare, done = (code.address for code in self._code)
-        return following, spare, done
+        return compiled(pool)

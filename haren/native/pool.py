@@ -4,7 +4,8 @@ from numba import njit
 
 from haren.dispatch import pool as p
 from haren.native import worker as w
-from haren.native.atomics import call, compare_exchange, fetch_add, load, load_acquire, store, store_release
+from haren.native.atomics import call, fetch_add, load, load_acquire, store
+from haren.native.turns import claim, claim_of, quota, release
 
 NEVER = 2**63 - 1
 LINE = 64
@@ -27,11 +28,10 @@ def _claim_in_query(pool, worker, query, start, now):
     behind = load(load(pool + p.BOUNDS) + 16 * query + 8)
     unit = start if first <= start < behind else first
     for _ in range(behind - first):
-        claim = load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit + w.CLAIM
-        if load_acquire(claim) == 0:
+        if load_acquire(claim_of(worker, unit)) == 0:
             ready = call(load(worker + w.READY_AT), (load(worker + w.ENGINE), unit, now))
             if ready <= now:
-                if compare_exchange(claim, 0, 1 + load(worker + w.THREAD)):
+                if claim(worker, unit):
                     return unit
             elif ready < load(worker + w.WAKE_AT):
                 store(worker + w.WAKE_AT, ready)
@@ -53,14 +53,11 @@ def _attach(pool, record, query, now):
 
 @njit
 def _grant(pool, worker, record, query, unit):
-    """Set the quota: shorter for operators so slow that others would wait long for their turn."""
+    """Set the quota."""
     store(record + p.LAST, unit)
     alone = load_acquire(_occupancy(pool, query)) <= 1
-    quota = load(pool + p.QUANTUM) if alone else load(pool + p.SHARED_QUANTUM)
-    cost = load(load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit + w.COST_NS)
-    if cost > 0:
-        quota = min(quota, max(1, (load(pool + p.TURN_NS) << 10) // cost))
-    store(worker + w.QUOTA, quota)
+    quantum = load(pool + p.QUANTUM) if alone else load(pool + p.SHARED_QUANTUM)
+    store(worker + w.QUOTA, quota(worker, unit, quantum, load(pool + p.TURN_NS)))
     return unit
 
 
@@ -74,6 +71,8 @@ def next_unit(pool, worker, now):
         if unit >= 0:
             return _grant(pool, worker, record, query, unit)
     queries = load(pool + p.QUERIES)
+    if queries == 0:
+        return -1
     start = max(query, 0) if query >= 0 else load(worker + w.THREAD) % queries - 1
     for shared in range(2):
         for step in range(1, queries + 1):
@@ -92,8 +91,7 @@ def spare(pool, worker, now):
     """Whether another thread would find an operator to run."""
     behind = load(load(pool + p.BOUNDS) + 16 * load(pool + p.QUERIES) - 8)
     for unit in range(behind):
-        claim = load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit + w.CLAIM
-        if load_acquire(claim) == 0:
+        if load_acquire(claim_of(worker, unit)) == 0:
             if call(load(worker + w.READY_AT), (load(worker + w.ENGINE), unit, now)) <= now:
                 return 1
     return 0
@@ -101,5 +99,5 @@ def spare(pool, worker, now):
 
 def done(pool, worker, unit, consumed, now):
     """Give the operator back."""
-    store_release(load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit + w.CLAIM, 0)
+    release(worker, unit)
     return 0

@@ -4,15 +4,22 @@ import ctypes
 from functools import cache
 
 from haren.native.atomics import fetch_add, load_acquire
-from haren.native.clock import ring, sleep
+from haren.native.clock import BELL_BYTES, ring, sleep
 from haren.native.compiler import compile_native
 
-__all__ = ["prepare", "ring_all", "ticket", "wait"]
+__all__ = ["prepare", "ring_all", "ring_bells", "ticket", "wait"]
 
 
 def _ring_all(bell):
     fetch_add(bell, 1)
     ring(bell, 2**31 - 1)
+    return 0
+
+
+def _ring_bells(first, count):
+    for i in range(count):
+        fetch_add(first + BELL_BYTES * i, 1)
+        ring(first + BELL_BYTES * i, 2**31 - 1)
     return 0
 
 
@@ -35,13 +42,18 @@ def _function(body, arguments):
 
 def prepare() -> None:
     """Compile everything here, so that no thread has to while it runs."""
-    for body, arguments in ((_ring_all, 1), (_ticket, 1), (_wait, 3)):
+    for body, arguments in ((_ring_all, 1), (_ring_bells, 2), (_ticket, 1), (_wait, 3)):
         _function(body, arguments)
 
 
 def ring_all(bell: int) -> None:
     """Wake every thread that sleeps on the bell."""
     _function(_ring_all, 1)[0](bell)
+
+
+def ring_bells(first: int, count: int) -> None:
+    """Wake every thread that sleeps on one of ``count`` bells, which follow each other."""
+    _function(_ring_bells, 2)[0](first, count)
 
 
 def ticket(bell: int) -> int:

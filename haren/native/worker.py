@@ -6,13 +6,22 @@ Dispatch functions, by address:
     ``done(dispatch, worker, unit, consumed, now)``
 """
 
-from haren.native.atomics import call, compare_exchange, fetch_add, load, load_acquire, store, store_release
+from haren.native.atomics import (
+    call,
+    compare_exchange,
+    fence,
+    fetch_add,
+    load,
+    load_acquire,
+    store,
+    store_release,
+)
 from haren.native.clock import BELL_SLEEPERS, monotonic_ns, ring, sleep
 
 # the words of a worker
 THREAD = 0
 STOP = 8  # address of the stop flag
-BELL = 16  # address of the bell idle workers sleep on
+BELL = 16  # address of the bell this worker sleeps on when idle
 ENGINE = 24
 RUN = 32
 DISPATCH = 40
@@ -21,6 +30,7 @@ DONE = 56
 SPARE = 64
 OPERATORS = 72  # address of the operator records
 READY_AT = 80
+BELLS = 88  # address of all bells, a cache line each
 QUOTA = 128
 WAKE_AT = 136
 BUSY_NS = 144
@@ -37,7 +47,9 @@ LAST_RUN = 88
 COST_NS = 96  # recent nanoseconds per event, in 1/1024
 OPERATOR_BYTES = 128
 
-WATCHED = 16  # word of the bell: the time a sleeper already watches for; 0 if none does
+# further words of a bell
+WATCHED = 16  # the time a sleeper already watches for; 0 if none does
+SLEPT = 24  # the ticket the last sleeper had read
 WATCH_NS = (
     1_000_000  # sleepers with nothing earlier to watch for look this much later, in case that one is busy
 )
@@ -55,7 +67,10 @@ def work(worker):
         unit = call(load(worker + NEXT), (load(worker + DISPATCH), worker, now))
         if unit < 0:
             ticket = load_acquire(bell)
+            store_release(bell + SLEPT, ticket)
             fetch_add(bell + BELL_SLEEPERS, 1)
+            fence()  # what is read below is not older than the count above
+            now = monotonic_ns()
             unit = call(load(worker + NEXT), (load(worker + DISPATCH), worker, now))
             if unit < 0 and load_acquire(stop) == 0:
                 wake_at = load(worker + WAKE_AT)
@@ -86,7 +101,7 @@ def work(worker):
         store(operator + RUNS, load(operator + RUNS) + 1)
         store(operator + OPERATOR_BUSY_NS, load(operator + OPERATOR_BUSY_NS) + end - now)
         store(operator + LAST_RUN, end)
-        if consumed > 0:
+        if consumed > 0:  # a run may also only have let time pass, and says nothing of the cost of events
             store(operator + EVENTS, load(operator + EVENTS) + consumed)
             recent = ((end - now) << 10) // consumed
             store(operator + COST_NS, load(operator + COST_NS) + ((recent - load(operator + COST_NS)) >> 3))
