@@ -6,7 +6,7 @@ Python over records. A new operator is one file in ``enjima/operators/``.
 
 from enjima.aggregates import Aggregate, count, max, mean, min, sum
 from enjima.errors import GraphError, MemoryLimitError, PythonFallbackWarning, QueryError, SchemaError
-from enjima.operators import Tumbling
+from enjima.operators import Sliding, Tumbling
 from enjima.profiler import RunResult
 from enjima.schema import Schema
 from enjima.stream import Environment, Stream
@@ -21,6 +21,7 @@ __all__ = [
     "RunResult",
     "Schema",
     "SchemaError",
+    "Sliding",
     "Stream",
     "Tumbling",
     "count",

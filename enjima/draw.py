@@ -28,20 +28,23 @@ def svg(operators: Sequence[Operator], edges: Sequence[tuple[int, int]]) -> str:
 
 
 def _places(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Behind the furthest of its inputs; in the row of the first it continues, or in one of its own."""
     column, row = [0] * count, [-1] * count
-    upstream = {downstream: up for up, downstream in edges}
+    taken: set[tuple[int, int]] = set()
+    continued: set[int] = set()
     next_row = 0
-    first_child: set[int] = set()
     for index in range(count):
-        up = upstream.get(index)
-        if up is not None:
-            column[index] = column[up] + 1
-        if up is not None and up not in first_child:
-            first_child.add(up)
-            row[index] = row[up]
-        else:
+        inputs = [up for up, downstream in edges if downstream == index]
+        column[index] = 1 + max((column[up] for up in inputs), default=-1)
+        free = (up for up in inputs if up not in continued and (row[up], column[index]) not in taken)
+        first = next(free, None)
+        if first is None:
             row[index] = next_row
             next_row += 1
+        else:
+            continued.add(first)
+            row[index] = row[first]
+        taken |= {(row[index], reached) for reached in range(column[index] + 1)}
     return column, row
 
 

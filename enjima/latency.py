@@ -70,6 +70,9 @@ class Snapshot:
         return {"count": self.count, "mean_ms": self.mean / 1e6, **quantiles, "max_ms": maximum}
 
 
+EMPTY = Snapshot(np.zeros(BUCKET_COUNT, np.int64), 0, 0)
+
+
 def upper_bounds() -> np.ndarray:
     """The largest value of each bucket."""
     index = np.arange(BUCKET_COUNT)

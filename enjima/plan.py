@@ -1,23 +1,49 @@
 """The query graph as users build it: operators, edges, names, and what can be wrong with it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from enjima.draw import svg
 from enjima.errors import GraphError
 from enjima.native import words as w
 from enjima.operators import Operator
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "QueryPlan"]
+
+
+@dataclass(eq=False)
+class QueryPlan:
+    """Connected operators: in the order they were added, which is topological, each with its inputs."""
+
+    name: str
+    named: bool  # by the user
+    operators: list[Operator] = field(default_factory=list)
+    inputs: list[tuple[int, ...]] = field(default_factory=list)
+
+    def edges(self) -> list[tuple[int, int]]:
+        """Pairs (upstream, downstream), by downstream operator and the number of its input."""
+        return [(up, down) for down, inputs in enumerate(self.inputs) for up in inputs]
+
+    def validate(self) -> None:
+        """Raise `GraphError` unless every stream ends in a sink."""
+        used = {up for inputs in self.inputs for up in inputs}
+        for index, operator in enumerate(self.operators):
+            if operator.kind != w.SINK and index not in used:
+                raise GraphError(
+                    f"query {self.name!r}: nothing consumes {operator.name!r}; "
+                    "end it with a sink: .collect(), .for_each(f) or .null()"
+                )
 
 
 class Plan:
-    """Operators in the order they were added, each with at most one input."""
+    """All operators in the order they were added, and the queries they belong to."""
 
     def __init__(self) -> None:
         self.operators: list[Operator] = []
-        self.upstream: list[int | None] = []
-        self._query: list[int] = []
-        self.query_names: list[str] = []
+        self.inputs: list[tuple[int, ...]] = []
+        self._labels: list[int] = []  # of each operator; equal in a query
+        self._queries: dict[int, tuple[str, bool]] = {}  # label -> name, whether the user gave it
+        self._next_label = 0
         self._names: set[str] = set()
 
     def name_for(self, name: str | None, kind: str) -> str:
@@ -30,49 +56,107 @@ class Plan:
         self._names.add(chosen)
         return chosen
 
-    def add(self, operator: Operator, upstream: int | None, query: str | None = None) -> int:
-        """Append an operator behind ``upstream``; a source begins a new query."""
-        if upstream is None:
-            label = query or f"query-{len(self.query_names)}"
-            if label in self.query_names:
-                raise GraphError(f"there is a query {label!r} already; give this one another name")
-            self.query_names.append(label)
-            self._query.append(len(self.query_names) - 1)
+    def add(self, operator: Operator, upstream: Sequence[int] = (), query: str | None = None) -> int:
+        """Append an operator behind others; one without inputs, a source, begins a new query."""
+        if not upstream:
+            label = self._new_query(query)
         else:
-            self._query.append(self._query[upstream])
+            label = self._merge([self._labels[index] for index in upstream])
         self.operators.append(operator)
-        self.upstream.append(upstream)
+        self.inputs.append(tuple(upstream))
+        self._labels.append(label)
         return len(self.operators) - 1
 
-    def query_of(self, index: int) -> int:
-        return self._query[index]
+    def _new_query(self, name: str | None) -> int:
+        chosen, number = name or f"query-{self._next_label}", self._next_label
+        if name in self.query_names:
+            raise GraphError(f"there is a query {name!r} already; give this one another name")
+        while chosen in self.query_names:
+            number += 1
+            chosen = f"query-{number}"
+        label, self._next_label = self._next_label, self._next_label + 1
+        self._queries[label] = (chosen, name is not None)
+        return label
 
-    def ordered(self) -> tuple[list[Operator], list[tuple[int, int]], list[int]]:
-        """Operators with each query's contiguous and topologically sorted, edges, query numbers."""
-        order = sorted(range(len(self.operators)), key=lambda index: (self._query[index], index))
-        place = {index: position for position, index in enumerate(order)}
-        edges = [(place[up], place[index]) for index, up in enumerate(self.upstream) if up is not None]
-        return [self.operators[i] for i in order], sorted(edges), [self._query[i] for i in order]
+    def _merge(self, labels: Sequence[int]) -> int:
+        """One query of several; its name is the first that the user gave, else the first."""
+        wanted = sorted(set(labels))
+        given = [self._queries[label] for label in wanted if self._queries[label][1]]
+        kept = (given or [self._queries[wanted[0]]])[0]
+        for label in wanted[1:]:
+            del self._queries[label]
+        self._queries[wanted[0]] = kept
+        self._labels = [wanted[0] if label in wanted else label for label in self._labels]
+        return wanted[0]
+
+    @property
+    def query_names(self) -> list[str]:
+        return [name for name, _ in self._queries.values()]
+
+    def queries(self) -> list[QueryPlan]:
+        """The queries, in the order they were begun."""
+        return [self.query(name) for name in self.query_names]
+
+    def query(self, name: str) -> QueryPlan:
+        """The query of this name."""
+        label, named = self._label(name)
+        members = [i for i, owner in enumerate(self._labels) if owner == label]
+        place = {index: position for position, index in enumerate(members)}
+        operators = [self.operators[i] for i in members]
+        return QueryPlan(name, named, operators, [tuple(place[up] for up in self.inputs[i]) for i in members])
+
+    def _label(self, name: str) -> tuple[int, bool]:
+        for label, (known, named) in self._queries.items():
+            if known == name:
+                return label, named
+        names = ", ".join(self.query_names) or "none"
+        raise GraphError(f"there is no query {name!r}; the queries are: {names}")
+
+    def query_of(self, index: int) -> str:
+        """The name of an operator's query."""
+        return self._queries[self._labels[index]][0]
+
+    def index(self, operator: Operator) -> int:
+        """Where an operator stands; `GraphError` if its query was removed."""
+        for index, known in enumerate(self.operators):
+            if known is operator:
+                return index
+        raise GraphError(f"{operator.name!r} belongs to a query that was removed")
+
+    def find(self, name: str) -> int:
+        """The index of the operator of this name."""
+        for index, operator in enumerate(self.operators):
+            if operator.name == name:
+                return index
+        names = ", ".join(operator.name for operator in self.operators) or "none"
+        raise GraphError(f"there is no operator {name!r}; the operators are: {names}")
+
+    def remove(self, name: str) -> None:
+        """Forget a query; its names are free again. Streams of it must not be used any more."""
+        label, _ = self._label(name)
+        kept = [i for i, owner in enumerate(self._labels) if owner != label]
+        place = {index: position for position, index in enumerate(kept)}
+        self._names -= {self.operators[i].name for i in range(len(self.operators)) if i not in place}
+        self.operators[:] = [self.operators[i] for i in kept]
+        self.inputs[:] = [tuple(place[up] for up in self.inputs[i]) for i in kept]
+        self._labels[:] = [self._labels[i] for i in kept]
+        del self._queries[label]
 
     def validate(self) -> None:
-        """Raise `GraphError` unless every stream ends in a sink."""
+        """Raise `GraphError` unless there is a query and every stream ends in a sink."""
         if not self.operators:
             raise GraphError(
                 "the environment has no query: add env.source(...) and a sink such as .collect()"
             )
-        used = {up for up in self.upstream if up is not None}
-        for index, operator in enumerate(self.operators):
-            if operator.kind != w.SINK and index not in used:
-                raise GraphError(
-                    f"query {self.query_names[self._query[index]]!r}: nothing consumes {operator.name!r}; "
-                    "end it with a sink: .collect(), .for_each(f) or .null()"
-                )
+        for query in self.queries():
+            query.validate()
 
-    def drawing(self, query: int | None = None) -> str:
+    def drawing(self, name: str | None = None) -> str:
         """The graph of one query, or of all, as SVG."""
-        members = [i for i in range(len(self.operators)) if query is None or self._query[i] == query]
-        place = {index: position for position, index in enumerate(members)}
-        edges: Sequence[tuple[int, int]] = [
-            (place[up], place[i]) for i in members if (up := self.upstream[i]) is not None
-        ]
-        return svg([self.operators[i] for i in members], edges)
+        operators: list[Operator] = []
+        edges: list[tuple[int, int]] = []
+        for query in self.queries() if name is None else [self.query(name)]:
+            first = len(operators)
+            operators += query.operators
+            edges += [(first + up, first + down) for up, down in query.edges()]
+        return svg(operators, edges)

@@ -1,16 +1,17 @@
 """Measuring a run: snapshots of native counters, samples over time, and the tables made of them."""
 
+import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from enjima.engine import Engine, process_usage
+from enjima.deployed import Deployed, RunningQuery
+from enjima.engine import Engine, errors_of
 from enjima.errors import QueryError
-from enjima.latency import Snapshot
+from enjima.latency import EMPTY, Snapshot
 from enjima.native import words as w
 from enjima.operators.source import Source, SourceInstance
 
@@ -21,17 +22,32 @@ __all__ = ["Measurement", "Profiler", "RunResult"]
 
 
 @dataclass(frozen=True)
+class Counts:
+    """An operator's counters at one moment."""
+
+    runs: int = 0
+    busy_ns: int = 0
+    events: int = 0
+    events_in: int = 0
+    events_out: int = 0
+    pending: int = 0
+    position: int = 0  # events a source has emitted
+
+
+@dataclass(frozen=True)
 class Measurement:
-    """Every counter at one moment."""
+    """Every counter at one moment; what came later counts from nothing."""
 
     at_ns: int
-    operators: np.ndarray  # runs, busy_ns, events, last_run
-    events_in: np.ndarray
-    events_out: np.ndarray
-    pending: np.ndarray
-    positions: dict[int, int]
-    latencies: dict[tuple[int, str], Snapshot]
+    operators: dict[Deployed, Counts]
+    latencies: dict[tuple[Deployed, str], Snapshot]
     process: dict[str, float]
+
+    def counts(self, deployed: Deployed) -> Counts:
+        return self.operators.get(deployed, Counts())
+
+    def latency(self, deployed: Deployed, kind: str) -> Snapshot:
+        return self.latencies.get((deployed, kind), EMPTY)
 
 
 class Profiler:
@@ -54,27 +70,30 @@ class Profiler:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def measure(self) -> Measurement:
-        deployed = self.engine.deployed
-        latencies = {}
-        for index, d in enumerate(deployed):
-            if d.marker is not None and d.result is not None:
-                latencies[index, "marker"] = d.marker.snapshot()
-                latencies[index, "result"] = d.result.snapshot()
-        return Measurement(
-            time.monotonic_ns(),
-            self.engine.execution.operator_statistics(),
-            np.array([d.word(w.EVENTS_IN) for d in deployed]),
-            np.array([d.word(w.EVENTS_OUT) for d in deployed]),
-            np.array([d.input.pending if d.input else 0 for d in deployed]),
-            {
-                i: d.instance.position
-                for i, d in enumerate(deployed)
-                if isinstance(d.instance, SourceInstance)
-            },
-            latencies,
-            process_usage(),
-        )
+    def measure(self, queries: Sequence[RunningQuery] = ()) -> Measurement:
+        """All counters now; also those of ``queries`` that were taken out of the graph."""
+        with self.engine.lock:
+            counts = self.engine.operator_counts()
+            counts |= {one: one.counted for query in queries for one in query.deployed}
+            operators = {
+                one: Counts(
+                    runs=int(counted[0]),
+                    busy_ns=int(counted[1]),
+                    events=int(counted[2]),
+                    events_in=one.word(w.EVENTS_IN),
+                    events_out=one.word(w.EVENTS_OUT),
+                    pending=one.pending,
+                    position=one.instance.position if isinstance(one.instance, SourceInstance) else 0,
+                )
+                for one, counted in counts.items()
+            }
+        latencies = {
+            (one, kind): histogram.snapshot()
+            for one in operators
+            for kind, histogram in (("marker", one.marker), ("result", one.result))
+            if histogram is not None
+        }
+        return Measurement(time.monotonic_ns(), operators, latencies, process_usage())
 
     def _sample_for_ever(self) -> None:
         former, stopped = self.begin, False
@@ -86,23 +105,18 @@ class Profiler:
 
     def _add_sample(self, former: Measurement, current: Measurement) -> None:
         seconds = (current.at_ns - former.at_ns) / 1e9
-        for query, name in enumerate(self.engine.query_names):
-            members = [i for i, d in enumerate(self.engine.deployed) if d.query == query]
-            emitted = sum(
-                current.positions[i] - former.positions[i] for i in members if i in current.positions
-            )
+        for query in self.engine.queries:
+            pairs = [(former.counts(one), current.counts(one)) for one in query.deployed]
             row: dict[str, Any] = {
                 "time_s": (current.at_ns - self.engine.started_ns) / 1e9,
-                "query": name,
-                "delivered_rate": emitted / seconds,
-                "pending": int(sum(current.pending[i] for i in members)),
-                "busy_share": float(sum(current.operators[i, 1] - former.operators[i, 1] for i in members))
-                / (1e9 * seconds),
+                "query": query.name,
+                "delivered_rate": sum(now.position - then.position for then, now in pairs) / seconds,
+                "pending": sum(now.pending for _, now in pairs),
+                "busy_share": sum(now.busy_ns - then.busy_ns for then, now in pairs) / (1e9 * seconds),
                 "rss_bytes": current.process["rss_bytes"],
             }
             for kind in ("marker", "result"):
-                sinks = [key for key in current.latencies if key[0] in members and key[1] == kind]
-                parts = [current.latencies[key] - former.latencies[key] for key in sinks]
+                parts = [current.latency(one, kind) - former.latency(one, kind) for one in query.deployed]
                 count = sum(part.count for part in parts)
                 total = sum(part.total for part in parts)
                 row[f"{kind}_latency_ms"] = total / count / 1e6 if count else float("nan")
@@ -118,24 +132,24 @@ class RunResult:
     """
 
     def __init__(
-        self, engine: Engine, first: Measurement, last: Measurement, samples: list[dict[str, Any]]
+        self,
+        engine: Engine,
+        queries: Sequence[RunningQuery],
+        first: Measurement,
+        last: Measurement,
+        samples: list[dict[str, Any]],
     ) -> None:
-        self._first, self._last = first, last
-        self._samples = samples
-        self._operators = [d.operator for d in engine.deployed]
-        self._queries = [engine.query_names[d.query] for d in engine.deployed]
-        self._late = [d.word(w.LATE) for d in engine.deployed]
-        self._growths = [d.word(w.GROWTHS) for d in engine.deployed]
+        names = {query.name for query in queries}
+        self._samples = [row for row in samples if row["query"] in names]
+        rows = [(query.name, one) for query in queries for one in query.deployed]
+        self._operators = [_Row(name, one, first, last) for name, one in rows]
         self._channels = [
-            {"query": self._queries[i], "channel": f"{d.operator.name} -> {engine.deployed[j].operator.name}"}
-            | engine_channel.statistics()
-            for (i, j), d, engine_channel in (
-                ((i, j), engine.deployed[i], engine.deployed[j].input) for i, j in engine.graph.edges
-            )
-            if engine_channel is not None
+            {"query": name, "channel": f"{up.operator.name} -> {one.operator.name}"} | channel.statistics()
+            for name, one in rows
+            for up, channel in zip(one.upstream, one.inputs, strict=True)
         ]
-        self._workers = engine.execution.worker_statistics()
-        self.errors: list[QueryError] = list(engine.errors.values())
+        self._workers = engine.worker_counts()
+        self.errors: list[QueryError] = errors_of(queries)
         self.seconds = (last.at_ns - first.at_ns) / 1e9
         self.process: dict[str, float] = {
             "cpu_s": last.process["cpu_s"] - first.process["cpu_s"],
@@ -149,10 +163,11 @@ class RunResult:
         """Per query, sink and definition of latency: count, mean, p50, p95, p99, max in milliseconds."""
         import pandas as pd
 
-        rows = []
-        for (index, kind), snapshot in self._last.latencies.items():
-            part = snapshot - self._first.latencies[index, kind]
-            rows.append(self._place(index, "sink") | {"kind": kind} | part.summary())
+        rows = [
+            row.place("sink") | {"kind": kind} | snapshot.summary()
+            for row in self._operators
+            for kind, snapshot in row.latencies.items()
+        ]
         return pd.DataFrame(rows)
 
     @cached_property
@@ -161,15 +176,15 @@ class RunResult:
         import pandas as pd
 
         rows = []
-        for index, position in self._last.positions.items():
-            operator = self._operators[index]
-            assert isinstance(operator, Source)
-            events = position - self._first.positions[index]
-            rates = {
-                "offered_rate": float("nan") if operator.rate is None else float(operator.rate),
-                "delivered_rate": events / self.seconds if self.seconds else float("nan"),
-            }
-            rows.append(self._place(index, "source") | rates | {"events": events, "seconds": self.seconds})
+        for row in self._operators:
+            if isinstance(row.operator, Source):
+                rate = row.operator.rate
+                rates: dict[str, Any] = {
+                    "offered_rate": float("nan") if rate is None else float(rate),
+                    "delivered_rate": row.count("position") / self.seconds if self.seconds else float("nan"),
+                }
+                counted = {"events": row.count("position"), "seconds": self.seconds}
+                rows.append(row.place("source") | rates | counted)
         return pd.DataFrame(rows)
 
     @cached_property
@@ -178,22 +193,21 @@ class RunResult:
         import pandas as pd
 
         rows = []
-        for index, operator in enumerate(self._operators):
-            runs, busy, events = (int(v) for v in (self._last.operators - self._first.operators)[index, :3])
-            out = int(self._last.events_out[index] - self._first.events_out[index])
+        for row in self._operators:
+            busy, events, out = row.count("busy_ns"), row.count("events"), row.count("events_out")
             rows.append(
-                self._place(index, "operator")
+                row.place("operator")
                 | {
-                    "kind": operator.label,
-                    "events_in": int(self._last.events_in[index] - self._first.events_in[index]),
+                    "kind": row.operator.label,
+                    "events_in": row.count("events_in"),
                     "events_out": out,
                     "cost_ns": busy / events if events else float("nan"),
                     "selectivity": out / events if events else float("nan"),
-                    "pending": int(self._last.pending[index]),
-                    "runs": runs,
+                    "pending": row.last.pending,
+                    "runs": row.count("runs"),
                     "busy_s": busy / 1e9,
-                    "late": self._late[index],
-                    "state_growths": self._growths[index],
+                    "late": row.late,
+                    "state_growths": row.growths,
                 }
             )
         return pd.DataFrame(rows)
@@ -220,13 +234,43 @@ class RunResult:
 
         return pd.DataFrame(self._samples)
 
-    def _place(self, index: int, role: str) -> dict[str, str]:
-        return {"query": self._queries[index], role: self._operators[index].name}
-
     def __repr__(self) -> str:
         failed = f", {len(self.errors)} failed" if self.errors else ""
-        return f"<RunResult: {self.seconds:.2f} s, queries: {len(set(self._queries))}{failed}>"
+        queries = len({row.query for row in self._operators})
+        return f"<RunResult: {self.seconds:.2f} s, queries: {queries}{failed}>"
 
     def _repr_html_(self) -> str:
         parts = (("throughput", self.throughput), ("latency", self.latency), ("operators", self.operators))
         return "".join(f"<h4>{name}</h4>{frame.to_html(index=False)}" for name, frame in parts)
+
+
+class _Row:
+    """What a run says of one operator; keeps nothing of the engine's memory."""
+
+    def __init__(self, query: str, one: Deployed, first: Measurement, last: Measurement) -> None:
+        self.query, self.operator = query, one.operator
+        self.first, self.last = first.counts(one), last.counts(one)
+        self.late, self.growths = one.word(w.LATE), one.word(w.GROWTHS)
+        kinds = ("marker", "result") if one.marker is not None else ()
+        self.latencies = {kind: last.latency(one, kind) - first.latency(one, kind) for kind in kinds}
+
+    def count(self, name: str) -> int:
+        return getattr(self.last, name) - getattr(self.first, name)
+
+    def place(self, role: str) -> dict[str, str]:
+        return {"query": self.query, role: self.operator.name}
+
+
+def process_usage() -> dict[str, float]:
+    """What the process has used so far: CPU seconds, page faults, resident bytes."""
+    import resource
+
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    with open("/proc/self/statm") as statm:
+        resident = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "minor_faults": usage.ru_minflt,
+        "major_faults": usage.ru_majflt,
+        "rss_bytes": resident,
+    }

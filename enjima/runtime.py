@@ -1,6 +1,7 @@
 """Running an environment's queries: to the end, for a time, or until stopped."""
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -27,6 +28,9 @@ class Runtime:
         marker_interval: float | None = 0.05,
         granularity: float = 0.0001,
         dispatch: Dispatch | None = None,
+        memory: str = "blocks",
+        lend: bool = True,
+        stall_timeout: float | None = 30.0,
     ) -> None:
         if not isinstance(threads, int) or not 1 <= threads <= 1024:
             raise ValueError(f"threads={threads!r} is out of range: an integer from 1 to 1024")
@@ -36,8 +40,19 @@ class Runtime:
             )
         if not 0 <= granularity <= 1:
             raise ValueError(f"granularity={granularity!r} is out of range: seconds from 0 to 1")
+        if memory not in ("blocks", "queue"):
+            raise ValueError(f"memory={memory!r}; 'blocks' or 'queue'")
+        if dispatch is not None and not isinstance(dispatch, Dispatch):
+            raise ValueError(
+                f"dispatch={dispatch!r} is not a dispatch such as haren.Pool() or haren.Dedicated()"
+            )
+        if stall_timeout is not None and not 0 < stall_timeout < 1e9:
+            raise ValueError(f"stall_timeout={stall_timeout!r}; seconds, or None to wait for ever")
         self.threads = threads
         self.limits = ChannelLimits(block_events, blocks_per_chunk, max_chunks)
+        self.memory = memory
+        self.lend = lend
+        self.stall_timeout = stall_timeout
         self.marker_interval = marker_interval
         self.granularity = granularity
         self.dispatch = dispatch
@@ -45,6 +60,63 @@ class Runtime:
         self.result: RunResult | None = None
         self._engine: Engine | None = None
         self._profiler: Profiler | None = None
+
+    # -- changes while queries run ----------------------------------------------------------------
+
+    def update(self) -> None:
+        """Let the queries that were built since the environment was started join those that run."""
+        engine = self._running_engine()
+        running = {query.name for query in engine.queries}
+        known = {id(operator) for query in engine.queries for operator in query.plan.operators}
+        new = [query for query in self.plan.queries() if query.name not in running]
+        for query in self.plan.queries():
+            parts = [id(operator) in known for operator in query.operators]
+            if any(parts) and not all(parts):
+                raise GraphError(
+                    f"query {query.name!r} runs already and cannot grow; remove() it, or build a new query"
+                )
+        for query in new:
+            query.validate()
+        if new:
+            engine.change(add=engine.deploy(new))
+
+    def remove(self, name: str, *, drain: bool = True) -> RunResult | None:
+        """Take a query out; the others go on. Its streams end, and what is in flight is processed first.
+
+        Returns what was measured of it, None if it did not run. ``drain=False`` drops what is in flight.
+        """
+        self.plan.query(name)
+        engine, profiler = self._engine, self._profiler
+        running = [query for query in engine.queries if query.name == name] if engine is not None else []
+        if engine is None or profiler is None or not running:
+            self.plan.remove(name)
+            return None
+        (query,) = running
+        try:
+            engine.remove(query, drain)
+            result = RunResult(engine, [query], profiler.begin, profiler.measure([query]), profiler.samples)
+        finally:
+            if query not in engine.queries:
+                query.release(engine.allocator)
+                self.plan.remove(name)
+        return result
+
+    def swap(self, operator: str, function: Callable[..., Any]) -> None:
+        """Replace the function of an operator, also while it runs: state and events in flight stay."""
+        old = self.plan.operators[self.plan.find(operator)]
+        new = old.swapped(function)
+        engine = self._engine
+        for deployed in engine.deployed if engine is not None else []:
+            if deployed.operator is old:
+                assert engine is not None
+                engine.swap(deployed, new)
+                return
+        vars(old).update(vars(new))
+
+    def _running_engine(self) -> Engine:
+        if self._engine is None:
+            raise GraphError("this environment is not running; start() it first")
+        return self._engine
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -103,17 +175,17 @@ class Runtime:
         if sample_every <= 0:
             raise ValueError(f"sample_every={sample_every!r} must be positive")
         self.plan.validate()
-        operators, edges, queries = self.plan.ordered()
         interval = -1 if self.marker_interval is None else int(self.marker_interval * 1e9)
+        queue = self.memory == "queue"
         engine = Engine(
-            operators,
-            edges,
-            queries,
-            self.plan.query_names,
+            self.plan.queries(),
             threads=self.threads,
-            limits=self.limits,
+            limits=self.limits.as_queue() if queue else self.limits,
+            queue=queue,
+            lend=self.lend,
             marker_interval_ns=interval,
             granularity_ns=int(self.granularity * 1e9),
+            stall_timeout=self.stall_timeout,
             dispatch=self.dispatch,
         )
         self._engine, self._profiler = engine, Profiler(engine, sample_every)
@@ -122,8 +194,7 @@ class Runtime:
 
     def stop(self, drain: bool = True) -> RunResult:
         """End the streams and process what is in flight (``drain``), or stop at once and drop it."""
-        if self._engine is None:
-            raise GraphError("this environment is not running; start() it first")
+        self._running_engine()
         try:
             result = self._finish(drain=drain)
         except BaseException:
@@ -149,7 +220,7 @@ class Runtime:
         self._engine = self._profiler = None
         if engine.supervisor_error is not None:
             raise engine.supervisor_error
-        self.result = RunResult(engine, first or profiler.begin, last, profiler.samples)
+        self.result = RunResult(engine, engine.queries, first or profiler.begin, last, profiler.samples)
         for error in self.result.errors:
             error.result = self.result
         return self.result

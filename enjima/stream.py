@@ -12,29 +12,37 @@ Steps follow Flink's DataStream conventions. Events are records with named field
 Python and see one event with attribute access. They are compiled when they can be.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from enjima.aggregates import Aggregate
-from enjima.errors import SchemaError
+from enjima.errors import GraphError, SchemaError
 from enjima.operators import (
     ArraySource,
     CallbackSink,
+    CoGroup,
     CollectSink,
     Filter,
     FlatMap,
     FunctionSource,
     IteratorSource,
+    Join,
     JoinStatic,
     Map,
     NullSink,
     Operator,
+    ParquetSink,
     Sink,
+    Sliding,
+    SlidingAggregate,
     Tumbling,
     TumblingAggregate,
+    Union,
+    Window,
 )
+from enjima.operators.merge import require_time
 from enjima.plan import Plan
 from enjima.runtime import Runtime
 from enjima.schema import Schema
@@ -50,7 +58,12 @@ class Environment(Runtime):
     ``threads`` worker threads; ``block_events`` per block, ``blocks_per_chunk``, ``max_chunks`` per channel
     (when they are full the writer waits: back-pressure); ``marker_interval`` seconds between latency
     markers (0: one per source batch, None: none); ``granularity`` the shortest time in seconds between two
-    turns of a paced source; ``dispatch`` how threads get work (default: `haren.Pool`).
+    turns of a paced source; ``dispatch`` how threads get work (default: `haren.Pool`; `haren.Dedicated`: a
+    thread for each operator, whatever ``threads`` says).
+
+    ``memory`` is "blocks", or "queue" to pass events on one at a time; ``lend=False`` lets array sources copy
+    their events as they must into queues. An operator with several inputs whose events wait ``stall_timeout``
+    seconds (None: for ever) for another input ends its query with an error that says so.
     """
 
     def source(
@@ -109,21 +122,21 @@ class Environment(Runtime):
                 "a DataFrame, a function or an iterable"
             )
         operator.prepare()
-        index = self.plan.add(operator, upstream=None, query=query)
-        return Stream(self.plan, index, TIME_UNITS[time_unit])
+        self.plan.add(operator, query=query)
+        return Stream(self.plan, operator, TIME_UNITS[time_unit])
 
 
 class Stream:
     """A stream of events; every step returns a new one. A stream used twice is copied to both (fan-out)."""
 
-    def __init__(self, plan: Plan, index: int, unit_ns: int) -> None:
+    def __init__(self, plan: Plan, operator: Operator, unit_ns: int) -> None:
         self._plan = plan
-        self._index = index
+        self._operator = operator
         self._unit_ns = unit_ns
 
     @property
-    def _operator(self) -> Operator:
-        return self._plan.operators[self._index]
+    def _index(self) -> int:
+        return self._plan.index(self._operator)
 
     @property
     def schema(self) -> Schema:
@@ -138,12 +151,32 @@ class Stream:
 
     def _then(self, operator: Operator, unit_ns: int | None = None) -> "Stream":
         operator.prepare()
-        index = self._plan.add(operator, upstream=self._index)
-        return Stream(self._plan, index, unit_ns or self._unit_ns)
+        self._plan.add(operator, [self._index])
+        return Stream(self._plan, operator, unit_ns or self._unit_ns)
+
+    def _then_with(self, others: Sequence["Stream"], operator: Operator) -> "Stream":
+        operator.prepare()
+        self._plan.add(operator, [stream._index for stream in (self, *others)])
+        return Stream(self._plan, operator, self._unit_ns)
+
+    def _check_others(self, where: str, others: Sequence[Any]) -> None:
+        for other in others:
+            if not isinstance(other, Stream):
+                hint = (
+                    "; key_by is not needed, name the key with on=" if isinstance(other, KeyedStream) else ""
+                )
+                raise SchemaError(f"{where}: {other!r} is not a stream{hint}")
+            if other._plan is not self._plan:
+                raise GraphError(f"{where}: the streams belong to different environments")
+            if other._unit_ns != self._unit_ns:
+                raise SchemaError(
+                    f"{where}: event time is in units of {self._unit_ns} ns in one stream and of "
+                    f"{other._unit_ns} ns in another; give the sources the same time_unit"
+                )
 
     def _end(self, sink: Sink) -> Any:
         sink.prepare()
-        self._plan.add(sink, upstream=self._index)
+        self._plan.add(sink, [self._index])
         return sink
 
     def filter(self, predicate: Callable[[Any], Any], *, name: str | None = None) -> "Stream":
@@ -170,6 +203,60 @@ class Stream:
             JoinStatic(self._plan.name_for(name, "join_static"), self.schema, self.time, table, on)
         )
 
+    def union(self, *others: "Stream", name: str | None = None) -> "Stream":
+        """All events of these streams of one schema, in the order of event time; ties: in the order given."""
+        label = self._plan.name_for(name, "union")
+        if not others:
+            raise SchemaError(f"union {label!r}: name at least one other stream")
+        self._check_others(f"union {label!r}", others)
+        streams = (self, *others)
+        times = [require_time(f"union {label!r}", stream.schema, stream.time) for stream in streams]
+        return self._then_with(others, Union(label, [stream.schema for stream in streams], times))
+
+    def join(
+        self,
+        other: "Stream",
+        *,
+        on: str | Sequence[str],
+        window: Window | None = None,
+        suffixes: tuple[str, str] | None = None,
+        late: str = "error",
+        name: str | None = None,
+    ) -> "Stream":
+        """Pairs of events of the two streams with equal ``on`` in a common window.
+
+        A result has the event time of the later of the two (in the field of the left's), with sliding windows
+        ``window_start``, the keys, and the other fields of both; ``suffixes`` tell equal names apart.
+        """
+        label = self._plan.name_for(name, "join")
+        self._check_others(f"join {label!r}", [other])
+        schemas, times = (self.schema, other.schema), (self.time, other.time)
+        return self._then_with(
+            [other], Join(label, schemas, times, on, window, self._unit_ns, suffixes, late)
+        )
+
+    def co_group(
+        self,
+        other: "Stream",
+        *,
+        on: str | Sequence[str],
+        window: Window | None = None,
+        apply: Callable[[Any, Any], Any],
+        schema: Any,
+        late: str = "error",
+        name: str | None = None,
+    ) -> "Stream":
+        """For each window and key of either stream: what ``apply(lefts, rights)`` yields of its events.
+
+        Results are ``window_start``, the keys, and the fields of ``schema``.
+        """
+        label = self._plan.name_for(name, "co_group")
+        self._check_others(f"co_group {label!r}", [other])
+        schemas, times = (self.schema, other.schema), (self.time, other.time)
+        return self._then_with(
+            [other], CoGroup(label, schemas, times, on, window, self._unit_ns, apply, schema, late)
+        )
+
     def key_by(self, *fields: str) -> "KeyedStream":
         """Group what follows by these fields (integers); any number of keys."""
         if not fields:
@@ -178,7 +265,7 @@ class Stream:
             self.schema.integer(field, "key_by")
         return KeyedStream(self, fields)
 
-    def window(self, window: Tumbling, *, late: str = "error") -> "WindowedStream":
+    def window(self, window: Window, *, late: str = "error") -> "WindowedStream":
         """Windows over all events; ``late`` ones (their window is closed) are an 'error' or 'drop'ped."""
         return WindowedStream(self, (), window, late)
 
@@ -200,6 +287,16 @@ class Stream:
         label = self._plan.name_for(name, "for_each_batch")
         return self._end(CallbackSink(label, self.schema, self.time, function, batches=True))
 
+    def to_parquet(
+        self, path: Any, *, rows_per_file: int | None = None, overwrite: bool = False, name: str | None = None
+    ) -> ParquetSink:
+        """Write the events to a Parquet file, which is there when the stream has ended, or not at all.
+
+        With ``rows_per_file``, ``path`` is a directory that gets a file whenever so many rows are there.
+        """
+        label = self._plan.name_for(name, "to_parquet")
+        return self._end(ParquetSink(label, self.schema, self.time, path, rows_per_file, overwrite))
+
     def null(self, *, name: str | None = None) -> NullSink:
         """Measure the events and drop them."""
         return self._end(NullSink(self._plan.name_for(name, "null"), self.schema, self.time))
@@ -218,7 +315,7 @@ class KeyedStream:
         self._stream = stream
         self._keys = keys
 
-    def window(self, window: Tumbling, *, late: str = "error") -> "WindowedStream":
+    def window(self, window: Window, *, late: str = "error") -> "WindowedStream":
         """Windows per key; ``late`` events (their window is closed) are an 'error' or 'drop'ped."""
         return WindowedStream(self._stream, self._keys, window, late)
 
@@ -226,14 +323,10 @@ class KeyedStream:
 class WindowedStream:
     """A stream cut into windows; an aggregate comes next."""
 
-    def __init__(self, stream: Stream, keys: tuple[str, ...], window: Tumbling, late: str) -> None:
-        if not isinstance(window, Tumbling):
+    def __init__(self, stream: Stream, keys: tuple[str, ...], window: Window, late: str) -> None:
+        if not isinstance(window, (Tumbling, Sliding)):
             raise SchemaError(f"window({window!r}): give a window such as Tumbling(seconds=10)")
-        if stream.time is None:
-            raise SchemaError(
-                f"window after {stream._operator.name!r}: the stream has no event time. Name its field with "
-                f"source(..., time=...) and keep that field in every schema on the way; here: {stream.schema}"
-            )
+        require_time(f"window after {stream._operator.name!r}", stream.schema, stream.time)
         self._stream, self._keys, self._window, self._late = stream, keys, window, late
 
     def aggregate(self, *, name: str | None = None, **aggregates: Aggregate) -> Stream:
@@ -244,7 +337,8 @@ class WindowedStream:
         stream = self._stream
         assert stream.time is not None
         label = stream._plan.name_for(name, "window")
-        operator = TumblingAggregate(
+        kind = SlidingAggregate if isinstance(self._window, Sliding) else TumblingAggregate
+        operator = kind(
             label,
             stream.schema,
             stream.time,

@@ -7,6 +7,7 @@ and this thread woken, so the next chunk is there before it is needed.
 import ctypes
 import mmap
 import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -37,13 +38,21 @@ class ChannelLimits:
         self.blocks_per_chunk = blocks_per_chunk
         self.max_chunks = max_chunks
 
+    def as_queue(self) -> "ChannelLimits":
+        """The same memory as one run of slots a chunk, for queues."""
+        limits = ChannelLimits(max_chunks=self.max_chunks)
+        limits.block_events, limits.blocks_per_chunk = self.block_events * self.blocks_per_chunk, 1
+        return limits
+
 
 class Channel:
-    """One edge of the graph: its native words, and what they say."""
+    """One edge of the graph: its native words, and what they say; its chunks' memory."""
 
     def __init__(self, event_bytes: int, limits: ChannelLimits, allocator_bell: int) -> None:
         self.chunk_size = at.chunk_bytes(event_bytes, limits.block_events, limits.blocks_per_chunk)
         self.limits = limits
+        self.maps: list[mmap.mmap] = []
+        self.error: BaseException | None = None  # why it got no further chunk
         ring = 1 << (limits.max_chunks - 1).bit_length()
         markers = 1 << max(8, (2 * limits.max_chunks * limits.blocks_per_chunk - 1).bit_length())
         markers = min(markers, 1 << 14)
@@ -80,6 +89,12 @@ class Channel:
         for offset in (at.WRITER_BLOCK, at.READER_BLOCK):
             self.words[offset // 8] = chunk + at.CHUNK_BYTES
 
+    def close(self) -> None:
+        """Unmap the chunks."""
+        for chunk in self.maps:
+            chunk.close()
+        self.maps.clear()
+
     def hand_over(self, chunk: int) -> None:
         """Give the writer a new chunk. Only the allocator calls this."""
         from enjima.native.functions import hand_over
@@ -111,15 +126,14 @@ class Channel:
 class Allocator:
     """Maps chunks for the channels of one engine; `close` gives all of them back."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake  # the workers, who may have waited for a chunk
         self._bell = lines(1)
         self._bell[1] = 1  # always counts as a sleeper, so that every request rings
         self._channels: list[Channel] = []
-        self._maps: list[mmap.mmap] = []
+        self._lock = threading.Lock()  # over the list and everything mapped
         self._stop = False
-        self._worker_bell = 0
         self._thread = threading.Thread(target=self._serve, name="enjima-allocator", daemon=True)
-        self.error: BaseException | None = None
 
     @property
     def bell(self) -> int:
@@ -128,14 +142,26 @@ class Allocator:
     def channel(self, event_bytes: int, limits: ChannelLimits) -> Channel:
         """A new channel with its first two chunks."""
         channel = Channel(event_bytes, limits, self.bell)
-        channel.begin(self._map(channel))
-        channel.words[at.ALLOCATED // 8] = 1
-        channel.hand_over(self._map(channel))
-        self._channels.append(channel)
+        try:
+            channel.begin(self._map(channel))
+            channel.words[at.ALLOCATED // 8] = 1
+            channel.hand_over(self._map(channel))
+        except BaseException:
+            channel.close()
+            raise
+        with self._lock:
+            self._channels.append(channel)
         return channel
 
-    def start(self, worker_bell: int) -> None:
-        self._worker_bell = worker_bell
+    def release(self, channels: Sequence[Channel]) -> None:
+        """Unmap these channels' memory; no operator may use them any more."""
+        with self._lock:
+            gone = set(channels)
+            self._channels = [channel for channel in self._channels if channel not in gone]
+            for channel in channels:
+                channel.close()
+
+    def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
@@ -146,9 +172,7 @@ class Allocator:
         while self._thread.is_alive():
             ring_all(self.bell)
             self._thread.join(0.05)
-        for chunk in self._maps:
-            chunk.close()
-        self._maps.clear()
+        self.release(self._channels)
 
     def _map(self, channel: Channel) -> int:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
@@ -156,7 +180,7 @@ class Allocator:
             memory = mmap.mmap(-1, channel.chunk_size, flags=flags)
         except OSError as error:
             raise MemoryLimitError(f"no memory for a chunk of {channel.chunk_size} bytes: {error}") from error
-        self._maps.append(memory)
+        channel.maps.append(memory)
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         blocks = channel.limits.blocks_per_chunk
         block_size = channel.word(at.BLOCK_BYTES)
@@ -170,17 +194,24 @@ class Allocator:
         return start
 
     def _serve(self) -> None:
-        from haren.native.waiting import ring_all, ticket, wait
+        from haren.native.waiting import ticket, wait
 
-        try:
-            while not self._stop:
-                former = ticket(self.bell)
-                for channel in self._channels:
-                    if channel.word(at.REQUESTED):
+        while not self._stop:
+            former = ticket(self.bell)
+            if self._answer():
+                self._wake()
+            if not self._stop:
+                wait(self.bell, former, 3600)
+
+    def _answer(self) -> bool:
+        """Serve the requests there are; whether there was one."""
+        served = False
+        with self._lock:
+            for channel in self._channels:
+                if channel.word(at.REQUESTED) and channel.error is None:
+                    served = True
+                    try:
                         channel.hand_over(self._map(channel))
-                        ring_all(self._worker_bell)
-                if not self._stop:
-                    wait(self.bell, former, 3600)
-        except BaseException as error:
-            self.error = error
-            raise
+                    except BaseException as error:
+                        channel.error = error
+        return served

@@ -254,13 +254,13 @@ def push_marker(channel, stamp):
 
 
 @njit
-def marker_due(channel):
-    """Whether the oldest marker's place in the stream has been consumed."""
+def marker_due(channel, consumed):
+    """Whether the oldest marker's place in the stream is among the ``consumed`` events."""
     head = load(channel + at.MARKER_HEAD)
     if head == load_acquire(channel + at.MARKER_TAIL):
         return False
     place = load(channel + at.MARKER_RING) + 16 * (head & load(channel + at.MARKER_MASK))
-    return load(place) <= load(channel + at.CONSUMED)
+    return load(place) <= consumed
 
 
 @njit

@@ -45,14 +45,7 @@ def grow(op, table, slot_bytes, keys):
         store(slots + number * slot_bytes + SLOT_GENERATION, 0)
     for index in range(load(table + TAKEN)):
         place = former + load(former_order + 8 * index) * slot_bytes
-        mixed = 0
-        for key in range(keys):
-            mixed = (mixed ^ load(place + SLOT_KEYS + 8 * key)) * GOLDEN
-        number = home(mixed, shift)
-        while load(slots + number * slot_bytes + SLOT_GENERATION) != 0:
-            number = (number + 1) & (capacity - 1)
-        copy(slots + number * slot_bytes, place, slot_bytes)
-        store(order + 8 * index, number)
+        store(order + 8 * index, _settle(slots, capacity, shift, place, slot_bytes, keys))
     if former != 0:
         reallocate(former, 0)
         reallocate(former_order, 0)
@@ -61,6 +54,35 @@ def grow(op, table, slot_bytes, keys):
     store(table + CAPACITY, capacity)
     store(table + SHIFT, shift)
     add_to(op + w.GROWTHS, 1)
+
+
+@njit
+def rehash(table, slot_bytes, keys):
+    """Put only the slots named in the order of arrival into a table of the same size; the rest is dropped."""
+    former = load(table + SLOTS)
+    order = load(table + ORDER)
+    capacity = load(table + CAPACITY)
+    slots = reallocate(0, capacity * slot_bytes)
+    for number in range(capacity):
+        store(slots + number * slot_bytes + SLOT_GENERATION, 0)
+    for index in range(load(table + TAKEN)):
+        place = former + load(order + 8 * index) * slot_bytes
+        store(order + 8 * index, _settle(slots, capacity, load(table + SHIFT), place, slot_bytes, keys))
+    reallocate(former, 0)
+    store(table + SLOTS, slots)
+
+
+@njit
+def _settle(slots, capacity, shift, place, slot_bytes, keys):
+    """Copy a slot to its place among new ones; its number."""
+    mixed = 0
+    for key in range(keys):
+        mixed = (mixed ^ load(place + SLOT_KEYS + 8 * key)) * GOLDEN
+    number = home(mixed, shift)
+    while load(slots + number * slot_bytes + SLOT_GENERATION) != 0:
+        number = (number + 1) & (capacity - 1)
+    copy(slots + number * slot_bytes, place, slot_bytes)
+    return number
 
 
 @njit

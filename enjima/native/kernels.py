@@ -14,6 +14,7 @@ from numba import carray, int64, njit, types
 from numba.core.errors import NumbaError, NumbaTypeError
 from numba.extending import overload
 
+from enjima.memory import layout
 from enjima.native import hashing
 from enjima.native import words as w
 from enjima.native.raw import add_to, copy, pointer, reallocate
@@ -65,9 +66,12 @@ _NAMES: dict[str, Any] = {
     "spill": spill,
     "single": single,
     "grow": hashing.grow,
+    "rehash": hashing.rehash,
     "clear": hashing.clear,
     "home": hashing.home,
     "GOLDEN": hashing.GOLDEN,
+    "NEVER": layout.NEVER,
+    "BEGINNING": layout.BEGINNING,
     **{name: value for name, value in vars(w).items() if name.isupper()},
     **{
         f"TABLE_{name}": getattr(hashing, name)

@@ -31,6 +31,7 @@ from enjima.native.channel import (
     write_place,
 )
 from enjima.native.histogram import record
+from enjima.native.ports import can_merge, keep_failed_event, make_room, merged_marker_due, offer_all, use_all
 from enjima.native.raw import add_to, as_float, copy, pointer
 from haren.native.atomics import call, fetch_add, load, load_acquire, store, store_release
 from haren.native.clock import monotonic_ns, ring
@@ -61,9 +62,12 @@ def ready_at(engine, index, now):
             return at.NEVER
     if load(op + w.KIND) == w.SOURCE:
         return _source_due_at(op, load(op + w.STATE))
-    if load(op + w.MORE) != 0 or load(op + w.SPILL_COUNT) != 0 or has_news(load(op + w.INPUT)):
+    if load(op + w.MORE) != 0 or load(op + w.SPILL_COUNT) != 0:
         return 0
-    if marker_due(load(op + w.INPUT)) and _marker_room(op):
+    if load(op + w.KIND) == w.MERGER:
+        return 0 if can_merge(op) or (merged_marker_due(op) and _marker_room(op)) else at.NEVER
+    channel = load(op + w.INPUT)
+    if has_news(channel) or (marker_due(channel, load(channel + at.CONSUMED)) and _marker_room(op)):
         return 0
     return at.NEVER
 
@@ -93,6 +97,8 @@ def run(engine, index, quota):
     op = _operator(engine, index)
     if load(op + w.KIND) == w.SOURCE:
         return _run_source(engine, op, quota)
+    if load(op + w.KIND) == w.MERGER:
+        return _run_merger(engine, op, quota)
     channel = load(op + w.INPUT)
     consumed = 0
     while consumed < quota:
@@ -104,7 +110,7 @@ def run(engine, index, quota):
         return -_fail(engine, op)
     readable(channel)
     _pass_watermark(engine, op, channel)
-    _pass_markers(op, channel)
+    _pass_markers(op, channel, load(channel + at.CONSUMED))
     if load(op + w.ERROR) != 0:
         return -_fail(engine, op)
     return consumed
@@ -123,6 +129,9 @@ def _batch(engine, op, channel, limit):
     if pending == 0 and load(op + w.MORE) == 0:
         return -1
     count = min(pending, limit)
+    if load(op + w.EVENTWISE) != 0:
+        count = min(count, 1)
+        room = min(room, 1)
     if load(op + w.KIND) == w.TRANSFORM:
         count = min(count, room)
     store(op + w.TIME, at.BEGINNING)
@@ -142,6 +151,49 @@ def _batch(engine, op, channel, limit):
     if took == 0 and load(op + w.PRODUCED) == 0:
         return -1  # a Python kernel that was told to stop
     return took
+
+
+@njit
+def _run_merger(engine, op, quota):
+    """The same for an operator with several inputs, whose kernel takes events from all of them by time."""
+    ports = load(op + w.PORTS)
+    inputs = load(op + w.INPUT_COUNT)
+    consumed = 0
+    while consumed < quota:
+        room = _room(op)
+        if room == 0:
+            break
+        if load(op + w.SPILL_COUNT) != 0:
+            _flush_spill(op, room)
+            continue
+        limit = quota - consumed
+        if load(op + w.EVENTWISE) != 0:
+            limit = 1
+            room = 1
+        offer_all(ports, inputs)
+        store(op + w.BLOCKED_ON, 0)
+        _call_kernel(op, ports, inputs, limit, room)
+        if load(op + w.ERROR) != 0:
+            keep_failed_event(op, ports)
+        took = use_all(ports, inputs)
+        add_to(op + w.EVENTS_IN, took)
+        consumed += took
+        if load(op + w.ERROR) != 0:
+            return -_fail(engine, op)
+        if took == 0 and load(op + w.PRODUCED) == 0:
+            break
+    if load(op + w.BLOCKED_ON) != 0:
+        make_room(op, ports, inputs)
+    promise = load(op + w.TIME)
+    if promise > at.BEGINNING and load(op + w.MORE) == 0 and load(op + w.SPILL_COUNT) == 0:
+        for i in range(load(op + w.OUTPUT_COUNT)):
+            publish_watermark(_output(op, i), promise)
+        if promise == at.NEVER:
+            _finish(engine, op)
+    for i in range(inputs):
+        port = ports + i * w.PORT_BYTES
+        _pass_markers(op, load(port + w.PORT_CHANNEL), load(port + w.PORT_PROCESSED))
+    return consumed
 
 
 @njit
@@ -202,8 +254,13 @@ def _flush_spill(op, room):
 def _record_results(op, origins, count):
     now = monotonic_ns()
     histogram = load(op + w.RESULT_LATENCY)
-    for i in range(count):
-        record(histogram, now - load(origins + 8 * i), 1)
+    i = 0
+    while i < count:  # events of a batch mostly share their origin
+        origin = load(origins + 8 * i)
+        first = i
+        while i < count and load(origins + 8 * i) == origin:
+            i += 1
+        record(histogram, now - origin, i - first)
 
 
 # -- what travels beside events -------------------------------------------------------------------
@@ -235,6 +292,10 @@ def _pass_watermark(engine, op, channel):
     for i in range(load(op + w.OUTPUT_COUNT)):
         publish_watermark(_output(op, i), promise)
     if watermark == at.NEVER:
+        if load(op + w.WANTS_END) != 0:
+            _call_kernel(op, 0, 0, 0, 0)
+            if load(op + w.ERROR) != 0:
+                return
         _finish(engine, op)
 
 
@@ -255,8 +316,8 @@ def _fail(engine, op):
 
 
 @njit
-def _pass_markers(op, channel):
-    while marker_due(channel):
+def _pass_markers(op, channel, consumed):
+    while marker_due(channel, consumed):
         if load(op + w.KIND) == w.SINK:
             record(load(op + w.MARKER_LATENCY), monotonic_ns() - first_marker(channel), 1)
         elif not _push_marker_everywhere(op, first_marker(channel)):
@@ -327,6 +388,8 @@ def _emit(op, source, count, now):
             break
         position = load(source + w.POSITION)
         batch = min(room, count - emitted)
+        if load(op + w.EVENTWISE) != 0:
+            batch = 1
         if load(source + w.LENDS) != 0:
             took = _lend(op, source, position, batch, now)
         else:

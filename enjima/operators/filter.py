@@ -39,6 +39,7 @@ class Filter(Compiled):
 
     kind = w.TRANSFORM
     label = "filter"
+    swappable = "predicate"
 
     def __init__(self, name: str, inputs: Schema, time: str | None, predicate: Callable) -> None:
         super().__init__(name, inputs, inputs, time)

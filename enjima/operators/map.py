@@ -94,6 +94,7 @@ class Map(Compiled):
 
     kind = w.TRANSFORM
     label = "map"
+    swappable = "function"
     source = MAP
     indent = 12
 

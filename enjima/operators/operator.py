@@ -4,6 +4,7 @@ START HERE to add an operator: one file in this folder with a template for the c
 in Python for functions that do not compile, and a method on `enjima.stream.Stream`.
 """
 
+import copy
 import ctypes
 import inspect
 import warnings
@@ -25,19 +26,25 @@ BATCH = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)
 class UserFunction:
     """A function the user gave to an operator: how to name it, compile it and replay it."""
 
-    def __init__(self, function: Callable, operator: str, arguments: int = 1) -> None:
+    def __init__(
+        self, function: Callable, operator: str, arguments: tuple[str, ...] = ("the event",)
+    ) -> None:
         if not callable(function):
             raise SchemaError(
                 f"operator {operator!r} needs a function, not {type(function).__name__} {function!r}"
             )
         self.python = getattr(function, "py_func", function)
         code = getattr(self.python, "__code__", None)
-        if code is not None and not _accepts(self.python, arguments):
+        if code is not None and not _accepts(self.python, len(arguments)):
             names = ", ".join(code.co_varnames[: code.co_argcount]) or "nothing"
-            wanted = "one argument, the event" if arguments == 1 else "two arguments, the state and the event"
-            raise SchemaError(f"operator {operator!r}: its function takes {wanted}; this one takes {names}")
+            wanted = "one argument" if len(arguments) == 1 else "two arguments"
+            raise SchemaError(
+                f"operator {operator!r}: its function takes {wanted}, {' and '.join(arguments)}; "
+                f"this one takes {names}"
+            )
         self.given = function
         self.operator = operator
+        self.arguments = arguments
 
     @property
     def name(self) -> str:
@@ -83,6 +90,14 @@ class Operator(ABC):
     def deploy(self) -> "Instance":
         """Fresh state and the kernel's address, for one run."""
 
+    def install(self, instance: "Instance") -> None:
+        """Let an instance run this operator's function, when it is deployed or after a swap."""
+        raise AssertionError(f"{self.label} has no user function")
+
+    def swapped(self, function: Callable) -> "Operator":
+        """A copy of this operator with another function, ready to run."""
+        raise SchemaError(f"operator {self.name!r} ({self.label}) has no function that can be swapped")
+
     def replay(self, event: Any) -> None:
         """Call the user's function in Python on the event it failed on, to raise its own exception."""
         raise AssertionError(f"{self.label} has no user function")
@@ -98,6 +113,8 @@ class Operator(ABC):
 
 class Compiled(Operator):
     """An operator whose kernel is a template around user functions, with a Python twin."""
+
+    swappable: str | None = None  # the attribute with the one function that can be swapped
 
     def __init__(self, name: str, inputs: Schema | None, output: Schema | None, time: str | None) -> None:
         super().__init__(name, inputs, output, time)
@@ -174,11 +191,24 @@ class Compiled(Operator):
 
     def deploy(self) -> "Instance":
         instance = Instance(self, self.state_words())
+        self.install(instance)
+        return instance
+
+    def install(self, instance: "Instance") -> None:
         if self.native is not None:
             instance.batch = self.native.address
         else:
             instance.use_python(self.python_batch(instance))
-        return instance
+
+    def swapped(self, function: Callable) -> "Operator":
+        if self.swappable is None:
+            return super().swapped(function)
+        new = copy.copy(self)
+        user = UserFunction(function, self.name, getattr(self, self.swappable).arguments)
+        setattr(new, self.swappable, user)
+        new.functions, new.native = [user], None
+        new.prepare()
+        return new
 
     def state_words(self) -> int:
         """How many words of native state an instance has."""
@@ -191,6 +221,7 @@ class Instance:
     def __init__(self, operator: Operator, state_words: int = 0) -> None:
         self.operator = operator
         self.batch = 0
+        self.wants_end = False  # a sink that is told of the end of its stream
         self.state = lines(-(-state_words // 8)) if state_words else lines(1)
         self.error: BaseException | None = None
         self.stop_flag: Callable[[], bool] = lambda: False

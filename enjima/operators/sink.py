@@ -1,7 +1,7 @@
 """Sinks: keep the results, hand them to a function, or count and forget them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -113,7 +113,13 @@ class CallbackSink(Sink):
 
     def deploy(self) -> Instance:
         instance = Instance(self)
+        self.install(instance)
+        return instance
 
+    def swapped(self, function: Callable) -> Operator:
+        return CallbackSink(self.name, cast(Schema, self.inputs), self.input_time, function, self.batches)
+
+    def install(self, instance: Instance) -> None:
         def each(
             op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
         ) -> int:
@@ -131,7 +137,6 @@ class CallbackSink(Sink):
             return count
 
         instance.use_python(whole if self.batches else each)
-        return instance
 
     def describe(self) -> str:
         return f"callback {self.function.name}"

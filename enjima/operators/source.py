@@ -100,10 +100,7 @@ class Source(Compiled):
         made = SourceInstance(self, w.SOURCE_BYTES // 8)
         for offset, value in words.items():
             made.state[offset // 8] = value
-        if self.native is not None:
-            made.batch = self.native.address
-        else:
-            made.use_python(self.python_batch(made))
+        self.install(made)
         return made
 
     def describe(self) -> str:
@@ -215,6 +212,7 @@ class FunctionSource(Source):
     """Events made by ``function(i)`` for i = 0, 1, ...; ``count`` of them or without end."""
 
     label = "function"
+    swappable = "function"
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
-"""Tumbling windows in event time, keyed or not: aggregate per key, emit when the window is over.
+"""Windows in event time, and what all aggregates over them share.
 
-Events come in order, so one window is open at a time. Windows are aligned to time 0, closed at the start
-and open at the end. A window's results are emitted in the order its keys arrived, as room allows.
+Windows are aligned to time 0, closed at the start and open at the end.
 """
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -13,116 +14,15 @@ import numpy as np
 from enjima.aggregates import Aggregate
 from enjima.errors import SchemaError
 from enjima.native import words as w
-from enjima.operators.operator import Compiled, Instance, UserFunction, records, words_at
+from enjima.operators.operator import Compiled, Instance, UserFunction, records
 from enjima.schema import Schema
 
-__all__ = ["Tumbling", "TumblingAggregate"]
+__all__ = ["Sliding", "Tumbling", "Window", "WindowAggregate"]
 
 NEVER = 2**63 - 1
 BEGINNING = -(2**63)
+MOST_PANES = 4096
 
-# state words: a hash table (6 words), then these
-START, OPEN, FIRING, NEXT, FULL, STATE_WORDS = 6, 7, 8, 9, 10, 11
-_STATE = {"START": 8 * START, "OPEN": 8 * OPEN, "FIRING": 8 * FIRING, "NEXT": 8 * NEXT, "FULL": 8 * FULL}
-
-# numba splits blocks at every statement inside try, so the loops stand outside it, in functions; how far
-# an interrupted one came is a word of the operator.
-TEMPLATE = """
-@njit
-def emit(op, state, out, out_origins, room, wrote):
-    slots = load(state + TABLE_SLOTS)
-    order = load(state + TABLE_ORDER)
-    index = load(state + NEXT)
-    taken = load(state + TABLE_TAKEN)
-    while index < taken and wrote < room:
-        slot = carray(pointer(slots + load(order + 8 * index) * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
-        target = carray(pointer(out + wrote * OUTPUT_SIZE), (1,), OUTPUT_DTYPE)[0]
-        store(op + ERROR_VALUE, slots + load(order + 8 * index) * SLOT_SIZE)
-        target.window_start = load(state + START)
-        {emit}
-        store(out_origins + 8 * wrote, slot.origin)
-        wrote += 1
-        index += 1
-    store(state + NEXT, index)
-    if index == taken:
-        store(state + FIRING, 0)
-        store(state + OPEN, 0)
-        store(state + NEXT, 0)
-        clear(state)
-    return wrote
-
-@njit
-def fold(op, state, events, origins, count, read):
-    shift = load(op + SHIFT)
-    if load(state + OPEN) == 0:
-        time = int64(read_event(events + read * INPUT_SIZE, shift).{time})
-        store(state + START, max(load(state + START), time - time % SIZE))
-        store(state + OPEN, 1)
-    start = load(state + START)
-    generation = load(state + TABLE_GENERATION)
-    mask = load(state + TABLE_CAPACITY) - 1
-    table_shift = load(state + TABLE_SHIFT)
-    slots = load(state + TABLE_SLOTS)
-    while read < count:
-        event = read_event(events + read * INPUT_SIZE, shift)
-        time = int64(event.{time}) - start
-        if time >= SIZE:
-            store(state + FIRING, 1)
-            break
-        if time < 0:
-            {late}
-        {keys}
-        number = home(mixed, table_shift)
-        slot = carray(pointer(slots + number * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
-        while slot.generation == generation and not ({same}):
-            number = (number + 1) & mask
-            slot = carray(pointer(slots + number * SLOT_SIZE), (1,), SLOT_DTYPE)[0]
-        if slot.generation != generation:
-            taken = load(state + TABLE_TAKEN)
-            if 2 * taken >= mask:
-                store(state + FULL, 1)
-                break
-            {initialise}
-            store(load(state + TABLE_ORDER) + 8 * taken, number)
-            store(state + TABLE_TAKEN, taken + 1)
-            slot.generation = generation
-        {add}
-        slot.origin = load(origins + 8 * read)
-        read += 1
-        store(op + PROGRESS, read)
-    return read
-
-@njit
-def alternate(op, state, events, origins, count, out, out_origins, room):
-    read = 0
-    wrote = 0
-    store(op + PROGRESS, 0)
-    while True:
-        if load(state + FIRING) != 0:
-            wrote = emit(op, state, out, out_origins, room, wrote)
-        if load(state + FIRING) != 0 or read == count or load(op + ERROR) != 0:
-            break
-        if load(state + FULL) != 0:
-            grow(op, state, SLOT_SIZE, KEYS)
-            store(state + FULL, 0)
-        read = fold(op, state, events, origins, count, read)
-    store(op + PRODUCED, wrote)
-    store(op + PROGRESS, read)
-
-def batch(op, events, origins, count, out, out_origins, room):
-    state = load(op + STATE)
-    watermark = load(op + TIME)
-    if watermark > {BEGINNING} and load(state + OPEN) != 0 and watermark - SIZE >= load(state + START):
-        store(state + FIRING, 1)
-    try:
-        alternate(op, state, events, origins, count, out, out_origins, room)
-    except Exception:
-        store(op + ERROR, RESULT_ERROR if load(state + FIRING) != 0 else USER_ERROR)
-    store(op + MORE, load(state + FIRING))
-    if {NEVER} > watermark > {BEGINNING}:
-        store(op + TIME, watermark - watermark % SIZE)
-    return load(op + PROGRESS)
-"""
 LATE_ERROR = "store(op + ERROR, LATE_EVENT); store(op + ERROR_VALUE, start); break"
 LATE_DROP = "add_to(op + LATE, 1); read += 1; continue"
 
@@ -134,20 +34,65 @@ class Tumbling:
     seconds: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seconds, (int, float)) or not 0 < self.seconds < 1e9:
-            raise SchemaError(f"a window's length must be a positive number of seconds, not {self.seconds!r}")
+        _check_seconds("a window's length", self.seconds)
 
-    def length(self, unit_ns: int, where: str) -> int:
-        """The length in the stream's unit of time."""
-        exact = self.seconds * 1e9 / unit_ns
-        if round(exact) < 1 or abs(exact - round(exact)) > 1e-6 * exact:
+    def lengths(self, unit_ns: int, where: str) -> tuple[int, int]:
+        """Length and distance of windows in the stream's unit of time."""
+        length = _units(self.seconds, unit_ns, where)
+        return length, length
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s"
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """Windows of a fixed length that overlap: ``Sliding(seconds=60, every=10)``."""
+
+    seconds: float
+    every: float
+
+    def __post_init__(self) -> None:
+        _check_seconds("a window's length", self.seconds)
+        _check_seconds("the distance of windows (every=)", self.every)
+        if self.every > self.seconds:
             raise SchemaError(
-                f"{where}: {self.seconds} s is not a whole number of the stream's time unit ({unit_ns} ns)"
+                f"windows of {self.seconds} s every {self.every} s would leave out events; "
+                "every= is at most the length"
             )
-        return round(exact)
+
+    def lengths(self, unit_ns: int, where: str) -> tuple[int, int]:
+        """Length and distance of windows in the stream's unit of time."""
+        length, slide = (_units(seconds, unit_ns, where) for seconds in (self.seconds, self.every))
+        if length // gcd(length, slide) > MOST_PANES:
+            raise SchemaError(
+                f"{where}: {self} windows are made of {length // gcd(length, slide)} panes (the greatest "
+                f"common measure of length and distance), at most {MOST_PANES}; use rounder numbers"
+            )
+        return length, slide
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s every {self.every:g} s"
 
 
-class TumblingAggregate(Compiled):
+Window = Tumbling | Sliding
+
+
+def _check_seconds(what: str, seconds: Any) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e9:
+        raise SchemaError(f"{what} must be a positive number of seconds, not {seconds!r}")
+
+
+def _units(seconds: float, unit_ns: int, where: str) -> int:
+    exact = seconds * 1e9 / unit_ns
+    if round(exact) < 1 or abs(exact - round(exact)) > 1e-6 * exact:
+        raise SchemaError(
+            f"{where}: {seconds} s is not a whole number of the stream's time unit ({unit_ns} ns)"
+        )
+    return round(exact)
+
+
+class WindowAggregate(Compiled):
     """One result per key and window: ``window_start``, the keys, the aggregates."""
 
     kind = w.TIMED
@@ -159,7 +104,7 @@ class TumblingAggregate(Compiled):
         inputs: Schema,
         time: str,
         keys: tuple[str, ...],
-        window: Tumbling,
+        window: Window,
         unit_ns: int,
         aggregates: Mapping[str, Aggregate],
         late: str,
@@ -191,160 +136,100 @@ class TumblingAggregate(Compiled):
         self.input_time: str = time
         self.keys = keys
         self.window = window
-        self.length = window.length(unit_ns, where)
+        self.length, self.slide = window.lengths(unit_ns, where)
         self.late = late
         self.functions = [
-            UserFunction(a.add, name, 2) for a in self.aggregates.values() if a.built_in is None
+            UserFunction(a.add, name, ("the state", "the event"))
+            for a in self.aggregates.values()
+            if a.built_in is None
         ]
-        states = [(f"state_{field}_{i}", kind) for field, i, kind in self._state_fields(where)]
-        self.slot = np.dtype(
-            [("generation", "i8"), ("origin", "i8")] + [(f"key_{i}", "i8") for i in range(len(keys))] + states
-        )
-
-    def _state_fields(self, where: str) -> list[tuple[str, int, np.dtype]]:
-        return [
-            (field, i, kind)
+        self.states = [
+            (f"state_{field}_{i}", kind)
             for field, aggregate in self.aggregates.items()
             for i, kind in enumerate(aggregate.state_types(where))
         ]
 
-    def template(self) -> tuple[str, dict[str, Any]]:
+    def pieces(self) -> tuple[dict[str, list[str]], dict[str, Any]]:
+        """Statements for a template, by what they do, and the names they use.
+
+        They know the records ``event``, ``slot`` (a key's place), ``cell`` (where its events are added up),
+        ``total`` (what a result is made of, where ``cell`` is merged into) and ``target`` (the result).
+        """
         assert self.inputs is not None and self.output is not None
         from enjima.native.kernels import jit_user_function
 
-        emit: list[str] = []
-        initialise: list[str] = []
-        add: list[str] = []
+        keys = list(enumerate(self.keys))
+        text: dict[str, list[str]] = {
+            "keys": [f"key_{i} = int64(event.{key})" for i, key in keys] + ["mixed = 0"],
+            "set_keys": [f"slot.key_{i} = key_{i}" for i, _ in keys],
+            "emit_keys": [f"target.{key} = slot.key_{i}" for i, key in keys],
+            "same": [" and ".join(f"slot.key_{i} == key_{i}" for i, _ in keys) or "True"],
+            "initialise": [],
+            "add": [],
+            "merge": [],
+            "result": [],
+        }
+        text["keys"] += [f"mixed = (mixed ^ key_{i}) * GOLDEN" for i, _ in keys]
         names: dict[str, Any] = {
-            "SIZE": self.length,
             "INPUT_SIZE": self.inputs.size,
             "OUTPUT_DTYPE": self.output.dtype,
             "OUTPUT_SIZE": self.output.size,
-            "SLOT_DTYPE": self.slot,
-            "SLOT_SIZE": self.slot.itemsize,
             "KEYS": len(self.keys),
             "read_event": self.event_reader(),
-            **_STATE,
         }
-        for i, key in enumerate(self.keys):
-            emit.append(f"target.{key} = slot.key_{i}")
-            initialise.append(f"slot.key_{i} = key_{i}")
         for field, aggregate in self.aggregates.items():
             count = len(aggregate.state_types(self.name))
-            parts = [f"slot.state_{field}_{i}" for i in range(count)]
-            state = f"({', '.join(parts)})" if count > 1 else parts[0]
-            for part in ("init", "add", "result"):
+            for part in ("init", "add", "result", *(["merge"] if self.slide < self.length else [])):
                 names[f"user_{part}_{field}"] = jit_user_function(getattr(aggregate, part))
-            for lines, value in (
-                (initialise, f"user_init_{field}()"),
-                (add, f"user_add_{field}({state}, event)"),
-            ):
-                lines.append(f"value = {value}" if count > 1 else f"{state} = {value}")
-                lines.extend(f"{part} = value[{i}]" for i, part in enumerate(parts) if count > 1)
-            emit.append(f"target.{field} = user_result_{field}({state})")
-        keys = [f"key_{i} = int64(event.{key})" for i, key in enumerate(self.keys)] + ["mixed = 0"]
-        keys += [f"mixed = (mixed ^ key_{i}) * GOLDEN" for i in range(len(self.keys))]
-        same = " and ".join(f"slot.key_{i} == key_{i}" for i in range(len(self.keys))) or "True"
-        text = TEMPLATE.format(
-            BEGINNING=BEGINNING,
-            NEVER=NEVER,
-            time=self.input_time,
-            emit=_indented(emit, 8),
-            late=LATE_ERROR if self.late == "error" else LATE_DROP,
-            keys=_indented(keys, 8),
-            same=same,
-            initialise=_indented(initialise, 12),
-            add=_indented(add, 8),
-        )
+
+            def state(record: str, field: str = field, count: int = count) -> str:
+                parts = [f"{record}.state_{field}_{i}" for i in range(count)]
+                return f"({', '.join(parts)})" if count > 1 else parts[0]
+
+            def assign(
+                record: str, value: str, state: Any = state, field: str = field, count: int = count
+            ) -> list[str]:
+                if count == 1:
+                    return [f"{state(record)} = {value}"]
+                parts = [f"{record}.state_{field}_{i} = value[{i}]" for i in range(count)]
+                return [f"value = {value}", *parts]
+
+            text["initialise"] += assign("cell", f"user_init_{field}()")
+            text["add"] += assign("cell", f"user_add_{field}({state('cell')}, event)")
+            text["merge"] += assign("total", f"user_merge_{field}({state('total')}, {state('cell')})")
+            text["result"].append(f"target.{field} = user_result_{field}({state('total')})")
         return text, names
 
+    @abstractmethod
+    def table_words(self) -> int:
+        """The words of state: a hash table's, then the operator's."""
+
     def state_words(self) -> int:
-        return STATE_WORDS
+        return self.table_words()
 
     def deploy(self) -> Instance:
-        instance = _WindowInstance(self, STATE_WORDS)
-        instance.state[START] = BEGINNING
-        instance.state[FULL] = 1  # no slots yet
+        instance = _WindowInstance(self, self.table_words())
         instance.state[4] = 1  # the table's generation; 0 marks a slot never taken
-        if self.native is not None:
-            instance.batch = self.native.address
-        else:
-            instance.use_python(self.python_batch(instance))
+        self.begin(instance)
+        self.install(instance)
         return instance
 
-    def python_batch(self, instance: Instance) -> Callable[..., int]:
-        target = self.output
-        assert target is not None
-        table: dict[tuple, list] = {}
-        waiting: list[tuple[tuple, int]] = []
-        start: int | None = None
-        closed_before = BEGINNING
-
-        def close_window() -> None:
-            nonlocal start
-            for key, (origin, *states) in table.items():
-                results = [a.result(state) for a, state in zip(self.aggregates.values(), states, strict=True)]
-                waiting.append(((start, *key, *results), origin))
-            table.clear()
-            start = None
-
-        def add(event: Any, origin: int) -> None:
-            nonlocal start, closed_before
-            time = int(getattr(event, self.input_time))
-            if start is not None and time >= start + self.length:
-                close_window()
-            if start is None and time - time % self.length >= closed_before:
-                start = closed_before = time - time % self.length
-            if start is None or time < start:
-                if self.late == "drop":
-                    instance.words[w.LATE // 8] += 1
-                else:
-                    instance.words[w.ERROR // 8] = w.LATE_EVENT
-                    instance.words[w.ERROR_VALUE // 8] = closed_before
-                return
-            key = tuple(int(getattr(event, name)) for name in self.keys)
-            slot = table.setdefault(key, [origin, *(a.init() for a in self.aggregates.values())])
-            states = [
-                a.add(state, event) for a, state in zip(self.aggregates.values(), slot[1:], strict=True)
-            ]
-            slot[:] = [origin, *states]
-
-        def batch(
-            op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
-        ) -> int:
-            watermark = int(instance.words[w.TIME // 8])
-            instance.progress = 0
-            if watermark > BEGINNING and start is not None and watermark >= start + self.length:
-                close_window()
-            from_origins = words_at(origins, count)
-            for index, event in instance.iterate(instance.inputs(events, count)):
-                add(event, int(from_origins[index]))
-                if instance.words[w.ERROR // 8] or len(waiting) >= room:
-                    instance.progress = index + (0 if instance.words[w.ERROR // 8] else 1)
-                    break
-            wrote = min(room, len(waiting))
-            outputs, to_origins = records(out, room, target), words_at(out_origins, room)
-            for index in range(wrote):
-                outputs[index], to_origins[index] = waiting[index]
-            del waiting[:wrote]
-            instance.words[w.PRODUCED // 8] = wrote
-            instance.words[w.MORE // 8] = int(bool(waiting))
-            if BEGINNING < watermark < NEVER:
-                instance.words[w.TIME // 8] = watermark - watermark % self.length
-            return instance.progress
-
-        return batch
+    @abstractmethod
+    def begin(self, instance: Instance) -> None:
+        """Set the state's words as they are before any event."""
 
     def replay(self, event: Any) -> None:
         for aggregate in self.aggregates.values():
             aggregate.add(aggregate.init(), event)
 
-    def replay_result(self, slot: int) -> None:
-        """Compute the results of one key again, from its state at an address."""
-        state = records(slot, 1, Schema(self.slot))[0]
+    def replay_states(self, state: Any) -> None:
+        """Compute the results of one key again, from a record of its states."""
         for field, aggregate in self.aggregates.items():
             values = [state[f"state_{field}_{i}"].item() for i in range(len(aggregate.state_types(field)))]
             aggregate.result(tuple(values) if len(values) > 1 else values[0])
+
+    def replay_record(self, place: int, dtype: np.dtype) -> None:
+        self.replay_states(records(place, 1, Schema(dtype))[0])
 
     def check(self) -> None:
         """An integer state must stay one: it would lose fractions silently."""
@@ -367,7 +252,7 @@ class TumblingAggregate(Compiled):
 
     def describe(self) -> str:
         keys = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"{self.window.seconds:g} s window{keys}: {', '.join(self.aggregates)}"
+        return f"{self.window} window{keys}: {', '.join(self.aggregates)}"
 
 
 class _WindowInstance(Instance):
@@ -377,7 +262,3 @@ class _WindowInstance(Instance):
         for word in (0, 3):  # the table's slots and order
             free(int(self.state[word]))
             self.state[word] = 0
-
-
-def _indented(lines: list[str], indent: int) -> str:
-    return ("\n" + " " * indent).join(lines) if lines else "pass"
