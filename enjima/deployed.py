@@ -42,7 +42,7 @@ class Deployed:
         self._output_table = np.array([channel.address for channel in outputs] or [0], np.int64)
         largest = max((schema.size for schema in self.input_schemas), default=8)
         self.failed_event = lines(max(1, at.padded(largest) // 64))
-        self.ports = lines(len(inputs) * w.PORT_BYTES // 64).reshape(len(inputs), -1)
+        self.ports = lines(len(inputs) * w.PORT_BYTES // 64).reshape(-1, w.PORT_BYTES // 8)
 
     @property
     def input_schemas(self) -> tuple:

@@ -63,6 +63,7 @@ _NAMES: dict[str, Any] = {
     "load": load,
     "store": store,
     "add_to": add_to,
+    "reallocate": reallocate,
     "spill": spill,
     "single": single,
     "grow": hashing.grow,

@@ -161,6 +161,8 @@ class Compiled(Operator):
                 }
             self.native = compile_kernel(template, names, self.check)
         except NumbaError as error:
+            if not self.functions:
+                raise
             reason = _reason(error)
             if "was not found in record" in str(error):
                 assert self.inputs is not None
