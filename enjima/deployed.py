@@ -94,9 +94,9 @@ class Deployed:
         """Events of all inputs that were sent and not yet used."""
         return sum(self.waiting(number) for number in range(len(self.inputs)))
 
-    def swap(self, new: Operator) -> bool:
+    def swap(self, new: Operator, at_once: bool = False) -> bool:
         """Go on with the function of ``new``; False while results of the former one wait for room."""
-        if self.word(w.MORE) != 0:
+        if self.word(w.MORE) != 0 and not at_once:
             return False
         vars(self.operator).update(vars(new))
         self.operator.install(self.instance)
@@ -128,6 +128,8 @@ class RunningQuery:
         self.failed = lines(1)
         self.error: QueryError | None = None
         self.ending = False  # its sources have been told to end
+        self.removing = False
+        self.began_ns = 0  # when it joined queries that ran already
         self.ended = threading.Event()
 
     def deploy(self, engine: "Engine") -> None:

@@ -1,14 +1,17 @@
 """The engine: queries deployed in native memory, run by haren's worker threads, changed while they run."""
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from enjima.deployed import Deployed, RunningQuery
-from enjima.errors import QueryError
+from enjima.errors import GraphError, QueryError
 from enjima.memory import Allocator, ChannelLimits
+from enjima.memory import layout as at
 from enjima.native import words as w
 from enjima.operators.operator import Operator
 from enjima.plan import QueryPlan
@@ -17,6 +20,8 @@ from haren import Dispatch, Execution, Graph
 from haren.memory import address, lines
 
 __all__ = ["Engine"]
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -51,6 +56,7 @@ class Engine:
         self._words[w.MAIN_BELL // 8] = address(self._main_bell)
         self._functions = (generic("ready_at"), generic("run"))
         self.ready_at, self.run = (function.address for function in self._functions)
+        self._ask = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(self.ready_at)
         self.handle = address(self._words)
         self.finished = threading.Event()
         self.supervisor_error: BaseException | None = None
@@ -61,6 +67,8 @@ class Engine:
         self._execution: Execution | None = None
         self._workers = np.zeros((0, 3), np.int64)  # of executions that ended
         self._stalls = StallWatch(stall_timeout)
+        self._place: dict[Deployed, int] = {}  # in the graph that runs
+        self.ending = False  # all streams have been told to end, and no query may join any more
         self._stopping = False
         self._closed = False
         self.allocator = Allocator(self.wake)
@@ -123,16 +131,15 @@ class Engine:
     def _resume(self, new: Sequence[RunningQuery]) -> None:
         """Let workers run the graph as it is now; ``new`` queries' sources learn how to wake them."""
         deployed = self.deployed
-        place = {one: index for index, one in enumerate(deployed)}
+        place = self._place = {one: index for index, one in enumerate(deployed)}
         owners = [number for number, query in enumerate(self.queries) for _ in query.deployed]
         edges = sorted({(place[up], place[one]) for one in deployed for up in one.upstream})
         self.graph = Graph([one.operator.name for one in deployed], owners, edges)
         self._table = np.array([address(one.words) for one in deployed] or [0], np.int64)
         self._words[w.OPERATOR_TABLE // 8] = address(self._table)
         if deployed:
-            execution = Execution(self, self.threads, self.dispatch)
-            execution.start()
-            self._execution = execution
+            self._execution = Execution(self, self.threads, self.dispatch)
+            self._execution.start()  # from the line above on, whoever brings work wakes these workers
         for query in new:
             for source in query.sources:
                 source.bell_ready(self.wake)
@@ -143,41 +150,106 @@ class Engine:
         remove: Sequence[RunningQuery] = (),
         at_safe_point: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add queries to the graph or take them out of it, while no worker runs."""
-        with self.lock:
-            self._pause()
-            try:
-                self.queries = [query for query in self.queries if query not in remove] + list(add)
-                at_safe_point()
-            finally:
-                self.finished.clear()
-                self._resume(add)
+        """Add queries to the graph or take them out of it, while no worker runs.
+
+        If that fails, what ran before goes on. An interrupt waits for the end of the change.
+        """
+        if self._execution is not None and threading.current_thread() in self._execution._threads:
+            raise GraphError("a function of a query cannot change the environment that runs it")
+
+        def work() -> None:
+            with self.lock:
+                if self._stopping or (add and self.ending):
+                    raise GraphError("this environment is being stopped")
+                former = self.queries
+                self._pause()
+                try:
+                    at_safe_point()
+                    for query in add:
+                        query.began_ns = time.monotonic_ns()
+                    self.queries = [query for query in former if query not in remove] + list(add)
+                    self._resume(add)
+                except BaseException:
+                    self._go_back(former, add)
+                    raise
+                if add:
+                    self.finished.clear()
+
+        _undisturbed(work)
         self._ring_supervisor()
 
-    def swap(self, deployed: Deployed, new: Operator) -> None:
+    def _go_back(self, former: list[RunningQuery], added: Sequence[RunningQuery]) -> None:
+        """Let the queries run that did before a change failed."""
+        try:
+            self._pause()
+            for query in added:
+                for source in query.sources:
+                    source.end()
+            self.queries = former
+            self._resume([])
+        except BaseException as error:  # not even that: the run ends with this error
+            self.supervisor_error = error
+            self.finished.set()
+            raise
+
+    def swap(self, query: RunningQuery, deployed: Deployed, new: Operator) -> None:
         """Let an operator go on with another function: its state, and all that waits, stay."""
+        done, pause = [False], 0.001
+
+        def at_safe_point() -> None:
+            done[0] = deployed.swap(new, at_once=bool(query.failed[0]))
+
         while True:
-            done: list[bool] = []
-            self.change(at_safe_point=lambda: done.append(deployed.swap(new)))  # noqa: B023
+            self.change(at_safe_point=at_safe_point)
             if done[0]:
                 return
-            time.sleep(0.001)  # what the former function produced has to leave first
+            time.sleep(pause)  # what the former function produced has to leave first
+            pause = min(2 * pause, 0.05)
 
     def end_sources(self, queries: Iterable[RunningQuery] | None = None) -> None:
         """Let the streams end here; what is in flight is still processed."""
-        for query in self.queries if queries is None else queries:
-            query.ending = True
-            for source in query.sources:
-                source.end()
+        with self.lock:
+            self.ending = self.ending or queries is None
+            for query in self.queries if queries is None else queries:
+                query.ending = True
+                for source in query.sources:
+                    source.end()
         self.wake()
 
-    def remove(self, query: RunningQuery, drain: bool) -> None:
-        """Take a query out of the running graph; with ``drain``, when all that is in flight is processed."""
-        if drain:
-            self.end_sources([query])
-            while not query.over and self.supervisor_error is None:
-                query.ended.wait(0.05)
-        self.change(remove=[query])
+    def end_if_finished(self) -> bool:
+        """Whether no query is left running; if so, none can join any more."""
+        with self.lock:
+            self.ending = self.ending or self.finished.is_set()
+            return self.finished.is_set()
+
+    def remove(self, query: RunningQuery, drain: bool, measure: Callable[[], T]) -> T:
+        """Take a query out of the running graph and free it; what ``measure`` says of it at its end.
+
+        With ``drain``, what is in flight is processed first.
+        """
+        with self.lock:
+            if query.removing or query not in self.queries:
+                raise GraphError(f"query {query.name!r} is being removed already")
+            query.removing = True
+        measured: list[T] = []
+
+        def at_safe_point() -> None:
+            for source in query.sources:
+                source.end()
+            measured.append(measure())
+
+        try:
+            if drain:
+                self.end_sources([query])
+                while not (query.over or self._stopping or self.supervisor_error):
+                    query.ended.wait(0.05)
+            self.change(remove=[query], at_safe_point=at_safe_point)
+        finally:
+            query.removing = False
+            if query not in self.queries:
+                self._stalls.forget(query)
+                query.release(self.allocator)
+        return measured[0]
 
     def close(self) -> None:
         """Stop every thread at once and free all memory. Safe to call twice."""
@@ -240,13 +312,44 @@ class Engine:
 
     def _watch(self, query: RunningQuery) -> bool:
         query.collect_error()
-        if query.error is None and not query.ending:
-            message = self._stalls.message(query)
+        if not query.over and not self._stopping and self._execution is not None:
+            message = self._stalls.message(query, self._is_active)
             if message is not None:
                 query.fail(message)
         if query.over:
             query.ended.set()
         return query.over
+
+    def _is_active(self, deployed: Deployed) -> bool:
+        """Whether an operator runs, or can run now or at a time that is known."""
+        from haren.native.worker import CLAIM
+
+        assert self._execution is not None
+        place = self._place[deployed]
+        if self._ask(self.handle, place, time.monotonic_ns()) < at.NEVER:
+            return True
+        return bool(self._execution._operators[place, CLAIM // 8])
+
+
+def _undisturbed(work: Callable[[], None]) -> None:
+    """Do ``work`` in a thread of its own, which no signal interrupts; then raise what came up."""
+    raised: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=body, name="enjima-change", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as error:
+            raised.append(error)
+    if raised:
+        raise raised[-1]
 
 
 def _padded_sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -44,16 +44,16 @@ class Plan:
         self._labels: list[int] = []  # of each operator; equal in a query
         self._queries: dict[int, tuple[str, bool]] = {}  # label -> name, whether the user gave it
         self._next_label = 0
-        self._names: set[str] = set()
+        self.running: set[str] = set()  # names of queries that run, to which nothing can be added
 
     def name_for(self, name: str | None, kind: str) -> str:
         """The name given, or one made of the kind; a name used again is numbered."""
         base = kind if name is None else name
+        used = {operator.name for operator in self.operators}
         chosen, number = base, 1
-        while chosen in self._names:
+        while chosen in used:
             number += 1
             chosen = f"{base}-{number}"
-        self._names.add(chosen)
         return chosen
 
     def add(self, operator: Operator, upstream: Sequence[int] = (), query: str | None = None) -> int:
@@ -81,6 +81,12 @@ class Plan:
     def _merge(self, labels: Sequence[int]) -> int:
         """One query of several; its name is the first that the user gave, else the first."""
         wanted = sorted(set(labels))
+        for name in (self._queries[label][0] for label in wanted):
+            if name in self.running:
+                raise GraphError(
+                    f"query {name!r} runs already and cannot grow; remove() it, or build a new query with a "
+                    "source of its own"
+                )
         given = [self._queries[label] for label in wanted if self._queries[label][1]]
         kept = (given or [self._queries[wanted[0]]])[0]
         for label in wanted[1:]:
@@ -136,11 +142,11 @@ class Plan:
         label, _ = self._label(name)
         kept = [i for i, owner in enumerate(self._labels) if owner != label]
         place = {index: position for position, index in enumerate(kept)}
-        self._names -= {self.operators[i].name for i in range(len(self.operators)) if i not in place}
         self.operators[:] = [self.operators[i] for i in kept]
         self.inputs[:] = [tuple(place[up] for up in self.inputs[i]) for i in kept]
         self._labels[:] = [self._labels[i] for i in kept]
         del self._queries[label]
+        self.running.discard(name)
 
     def validate(self) -> None:
         """Raise `GraphError` unless there is a query and every stream ends in a sink."""

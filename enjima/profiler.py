@@ -70,11 +70,23 @@ class Profiler:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def measure(self, queries: Sequence[RunningQuery] = ()) -> Measurement:
-        """All counters now; also those of ``queries`` that were taken out of the graph."""
+    def last_of(self, query: RunningQuery) -> "RunResult":
+        """What was measured of a query that leaves now."""
+        since = (query.began_ns - self.engine.started_ns) / 1e9
+        samples = [row for row in self.samples if row["query"] == query.name and row["time_s"] >= since]
+        return RunResult(self.engine, [query], self.begin, self.measure(), samples)
+
+    def forget(self, query: RunningQuery) -> None:
+        """A query has left."""
+        for one in query.deployed:
+            self.begin.operators.pop(one, None)
+            for kind in ("marker", "result"):
+                self.begin.latencies.pop((one, kind), None)
+
+    def measure(self) -> Measurement:
+        """All counters now."""
         with self.engine.lock:
             counts = self.engine.operator_counts()
-            counts |= {one: one.counted for query in queries for one in query.deployed}
             operators = {
                 one: Counts(
                     runs=int(counted[0]),
@@ -106,6 +118,8 @@ class Profiler:
     def _add_sample(self, former: Measurement, current: Measurement) -> None:
         seconds = (current.at_ns - former.at_ns) / 1e9
         for query in self.engine.queries:
+            if query.deployed[0] not in current.operators:
+                continue  # it came after the measurement
             pairs = [(former.counts(one), current.counts(one)) for one in query.deployed]
             row: dict[str, Any] = {
                 "time_s": (current.at_ns - self.engine.started_ns) / 1e9,
@@ -139,10 +153,14 @@ class RunResult:
         last: Measurement,
         samples: list[dict[str, Any]],
     ) -> None:
-        names = {query.name for query in queries}
-        self._samples = [row for row in samples if row["query"] in names]
+        self._samples = samples
         rows = [(query.name, one) for query in queries for one in query.deployed]
-        self._operators = [_Row(name, one, first, last) for name, one in rows]
+        self._operators = [
+            _Row(query, one, first, last)
+            for query in queries
+            for one in query.deployed
+            if one in last.operators  # else it came after the cut
+        ]
         self._channels = [
             {"query": name, "channel": f"{up.operator.name} -> {one.operator.name}"} | channel.statistics()
             for name, one in rows
@@ -157,6 +175,8 @@ class RunResult:
             "major_faults": last.process["major_faults"] - first.process["major_faults"],
             "rss_bytes": last.process["rss_bytes"],
         }
+        for error in self.errors:
+            error.result = self
 
     @cached_property
     def latency(self) -> "pd.DataFrame":
@@ -179,11 +199,12 @@ class RunResult:
         for row in self._operators:
             if isinstance(row.operator, Source):
                 rate = row.operator.rate
+                events, seconds = row.count("position"), row.seconds
                 rates: dict[str, Any] = {
                     "offered_rate": float("nan") if rate is None else float(rate),
-                    "delivered_rate": row.count("position") / self.seconds if self.seconds else float("nan"),
+                    "delivered_rate": events / seconds if seconds else float("nan"),
                 }
-                counted = {"events": row.count("position"), "seconds": self.seconds}
+                counted = {"events": events, "seconds": seconds}
                 rows.append(row.place("source") | rates | counted)
         return pd.DataFrame(rows)
 
@@ -247,8 +268,9 @@ class RunResult:
 class _Row:
     """What a run says of one operator; keeps nothing of the engine's memory."""
 
-    def __init__(self, query: str, one: Deployed, first: Measurement, last: Measurement) -> None:
-        self.query, self.operator = query, one.operator
+    def __init__(self, query: RunningQuery, one: Deployed, first: Measurement, last: Measurement) -> None:
+        self.query, self.operator = query.name, one.operator
+        self.seconds = (last.at_ns - max(first.at_ns, query.began_ns)) / 1e9
         self.first, self.last = first.counts(one), last.counts(one)
         self.late, self.growths = one.word(w.LATE), one.word(w.GROWTHS)
         kinds = ("marker", "result") if one.marker is not None else ()

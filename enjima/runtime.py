@@ -1,5 +1,6 @@
 """Running an environment's queries: to the end, for a time, or until stopped."""
 
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -30,7 +31,7 @@ class Runtime:
         dispatch: Dispatch | None = None,
         memory: str = "blocks",
         lend: bool = True,
-        stall_timeout: float | None = 30.0,
+        stall_timeout: float | None = 10.0,
     ) -> None:
         if not isinstance(threads, int) or not 1 <= threads <= 1024:
             raise ValueError(f"threads={threads!r} is out of range: an integer from 1 to 1024")
@@ -46,7 +47,10 @@ class Runtime:
             raise ValueError(
                 f"dispatch={dispatch!r} is not a dispatch such as haren.Pool() or haren.Dedicated()"
             )
-        if stall_timeout is not None and not 0 < stall_timeout < 1e9:
+        if not isinstance(lend, bool):
+            raise ValueError(f"lend={lend!r}; True or False")
+        seconds = isinstance(stall_timeout, (int, float)) and 0 < stall_timeout < 1e9
+        if stall_timeout is not None and not seconds:
             raise ValueError(f"stall_timeout={stall_timeout!r}; seconds, or None to wait for ever")
         self.threads = threads
         self.limits = ChannelLimits(block_events, blocks_per_chunk, max_chunks)
@@ -60,58 +64,62 @@ class Runtime:
         self.result: RunResult | None = None
         self._engine: Engine | None = None
         self._profiler: Profiler | None = None
+        self._changing = threading.RLock()  # held by who deploys or swaps: one at a time
 
     # -- changes while queries run ----------------------------------------------------------------
 
     def update(self) -> None:
         """Let the queries that were built since the environment was started join those that run."""
-        engine = self._running_engine()
-        running = {query.name for query in engine.queries}
-        known = {id(operator) for query in engine.queries for operator in query.plan.operators}
-        new = [query for query in self.plan.queries() if query.name not in running]
-        for query in self.plan.queries():
-            parts = [id(operator) in known for operator in query.operators]
-            if any(parts) and not all(parts):
-                raise GraphError(
-                    f"query {query.name!r} runs already and cannot grow; remove() it, or build a new query"
-                )
-        for query in new:
-            query.validate()
-        if new:
-            engine.change(add=engine.deploy(new))
+        with self._changing:
+            engine = self._running_engine()
+            new = [query for query in self.plan.queries() if query.name not in self.plan.running]
+            for query in new:
+                query.validate()
+            if not new:
+                return
+            added = engine.deploy(new)
+            try:
+                engine.change(add=added)
+            finally:
+                if added[0] in engine.queries:
+                    self.plan.running |= {query.name for query in added}
+                else:
+                    for one in added:
+                        one.release(engine.allocator)
 
     def remove(self, name: str, *, drain: bool = True) -> RunResult | None:
         """Take a query out; the others go on. Its streams end, and what is in flight is processed first.
 
         Returns what was measured of it, None if it did not run. ``drain=False`` drops what is in flight.
         """
-        self.plan.query(name)
-        engine, profiler = self._engine, self._profiler
-        running = [query for query in engine.queries if query.name == name] if engine is not None else []
-        if engine is None or profiler is None or not running:
-            self.plan.remove(name)
-            return None
+        with self._changing:
+            self.plan.query(name)
+            engine, profiler = self._engine, self._profiler
+            running = [query for query in engine.queries if query.name == name] if engine is not None else []
+            if engine is None or profiler is None or not running:
+                self.plan.remove(name)
+                return None
         (query,) = running
         try:
-            engine.remove(query, drain)
-            result = RunResult(engine, [query], profiler.begin, profiler.measure([query]), profiler.samples)
+            return engine.remove(query, drain, lambda: profiler.last_of(query))
         finally:
             if query not in engine.queries:
-                query.release(engine.allocator)
+                profiler.forget(query)
                 self.plan.remove(name)
-        return result
 
     def swap(self, operator: str, function: Callable[..., Any]) -> None:
         """Replace the function of an operator, also while it runs: state and events in flight stay."""
-        old = self.plan.operators[self.plan.find(operator)]
-        new = old.swapped(function)
-        engine = self._engine
-        for deployed in engine.deployed if engine is not None else []:
-            if deployed.operator is old:
-                assert engine is not None
-                engine.swap(deployed, new)
-                return
-        vars(old).update(vars(new))
+        with self._changing:
+            old = self.plan.operators[self.plan.find(operator)]
+            new = old.swapped(function)
+            engine = self._engine
+            for query in engine.queries if engine is not None else []:
+                for deployed in query.deployed:
+                    if deployed.operator is old:
+                        assert engine is not None
+                        engine.swap(query, deployed, new)
+                        return
+            vars(old).update(vars(new))
 
     def _running_engine(self) -> Engine:
         if self._engine is None:
@@ -161,8 +169,8 @@ class Runtime:
         if warmup and not _sleep(finished, started + warmup):
             first = self._profiler.measure()
         if seconds is None:
-            while not finished.wait(0.2):
-                pass
+            while not self._engine.end_if_finished():
+                finished.wait(0.2)
         elif not _sleep(finished, started + seconds - cooldown):
             last = self._profiler.measure()
             _sleep(finished, started + seconds)
@@ -189,6 +197,7 @@ class Runtime:
             dispatch=self.dispatch,
         )
         self._engine, self._profiler = engine, Profiler(engine, sample_every)
+        self.plan.running = set(self.plan.query_names)
         engine.start()
         self._profiler.start()
 
@@ -218,11 +227,10 @@ class Runtime:
         last = last or profiler.measure()
         engine.close()
         self._engine = self._profiler = None
+        self.plan.running = set()
         if engine.supervisor_error is not None:
             raise engine.supervisor_error
         self.result = RunResult(engine, engine.queries, first or profiler.begin, last, profiler.samples)
-        for error in self.result.errors:
-            error.result = self.result
         return self.result
 
     @property

@@ -180,7 +180,7 @@ class Pairs(Merger):
             raise SchemaError(f"{self.where}: late={late!r}; late events are an 'error' or are 'drop'ped")
         self.window = check_window(self.where, window)
         self.length, self.slide = self.window.lengths(unit_ns, self.where)
-        self.sliding = self.slide != self.length
+        self.sliding = isinstance(self.window, Sliding)
         self.late = late
         timed = [require_time(self.where, *pair) for pair in zip(inputs, times, strict=True)]
         self.keys = key_fields(self.where, inputs, on)

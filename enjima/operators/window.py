@@ -179,7 +179,7 @@ class WindowAggregate(Compiled):
         }
         for field, aggregate in self.aggregates.items():
             count = len(aggregate.state_types(self.name))
-            for part in ("init", "add", "result", *(["merge"] if self.slide < self.length else [])):
+            for part in ("init", "add", "result", *(["merge"] if isinstance(self.window, Sliding) else [])):
                 names[f"user_{part}_{field}"] = jit_user_function(getattr(aggregate, part))
 
             def state(record: str, field: str = field, count: int = count) -> str:

@@ -52,7 +52,7 @@ def test_a_slow_sink_holds_its_source_back():
     blocks, chunks, size = 2, 3, 8
     env = en.Environment(threads=2, block_events=size, blocks_per_chunk=blocks, max_chunks=chunks)
     pending = []
-    env.source(EVENTS, loop=5).for_each(lambda e: pending.append(env._engine.deployed[1].input.pending))
+    env.source(EVENTS, loop=5).for_each(lambda e: pending.append(env._engine.deployed[1].pending))
     memory = env.run().memory
     assert len(pending) == 5000
     assert max(pending) <= size * blocks * chunks
@@ -65,7 +65,7 @@ def test_back_pressure_goes_through_the_steps_between():
     most = np.zeros(4, int)
 
     def watch(e):
-        pending = [d.input.pending if d.input else 0 for d in env._engine.deployed]
+        pending = [d.pending for d in env._engine.deployed]
         np.maximum(most, pending, out=most)
 
     stream = env.source(EVENTS, loop=3).map(lambda e: (e.key, e.value, e.weight, e.time))
@@ -99,13 +99,16 @@ def test_overflow_is_kept_by_the_operator_and_counted():
 def wait_for_events(env, count):
     """Measure when the source has emitted so many."""
     deadline = time.monotonic() + 60
-    while env._engine.sources[0].position < count:
+    while env._engine.queries[0].sources[0].position < count:
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    return env._profiler.measure(), [
-        (d.word(232), d.input.statistics()["chunks_allocated"] if d.input else 0)
-        for d in env._engine.deployed
-    ]
+    deployed = env._engine.deployed
+    measured = env._profiler.measure()
+    return (
+        measured.process,
+        [measured.counts(d) for d in deployed],
+        [(d.word(232), [channel.statistics()["chunks_allocated"] for channel in d.inputs]) for d in deployed],
+    )
 
 
 def test_nothing_is_allocated_on_the_path_of_events():
@@ -116,11 +119,11 @@ def test_nothing_is_allocated_on_the_path_of_events():
     stream.key_by("key").window(en.Tumbling(seconds=1e-5)).aggregate(n=en.count()).null()
     env.start(sample_every=10)
     try:
-        first, before = wait_for_events(env, 20_000_000)
-        last, after = wait_for_events(env, first.positions[0] + 50_000_000)
+        process, first, before = wait_for_events(env, 20_000_000)
+        later, last, after = wait_for_events(env, first[0].position + 50_000_000)
     finally:
         env.stop(drain=False)
     assert after == before
-    assert last.process["minor_faults"] - first.process["minor_faults"] < 500
-    assert last.process["rss_bytes"] - first.process["rss_bytes"] < 1 << 20
-    assert (last.events_in[2] - first.events_in[2]) > 10_000_000
+    assert later["minor_faults"] - process["minor_faults"] < 500
+    assert later["rss_bytes"] - process["rss_bytes"] < 1 << 20
+    assert (last[2].events_in - first[2].events_in) > 10_000_000

@@ -86,7 +86,7 @@ def test_a_drained_stop_loses_nothing(threads, seconds, rate):
     source = make_events(1000)
     sink = STEPS["odd"](env.source(source, rate=rate, loop=True, time="time")).collect()
     result = env.run(seconds=seconds)
-    emitted = int(result._last.positions[0]) if result.seconds else 0
+    emitted = int(result.throughput["events"].iloc[0])
     final = int(env.result.operators["events_in"].iloc[1])
     whole = np.resize(source["value"], max(emitted, final) + 2_000_000)
     got = sink.array()["value"]

@@ -9,7 +9,7 @@ import pytest
 
 import enjima as en
 import haren
-from enjima.engine import process_usage
+from enjima.profiler import process_usage
 from haren.native.compiler import compiled_count
 from tests.enjima.conftest import make_events
 from tests.enjima.queries import SMALL, python, rows
