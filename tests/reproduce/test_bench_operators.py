@@ -52,4 +52,7 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_verdicts(value: float, spread: float, found: str) -> None:
-    assert operators.verdict(value, spread, 6.3) == f"the paper says 6.3x: {found}"
+    assert (
+        operators.verdict(value, spread, 6.3)
+        == f"the paper says 6.3x: {found}, against our own model of queues"
+    )
