@@ -53,10 +53,11 @@ def merged_marker_due(op):
 
 @njit
 def offer_all(ports, inputs):
-    """Let every port's run be the next events of its input, in the inbox or in the channel."""
+    """Let the run of a port that has none be the next events of its input, in the inbox or in the channel."""
     for i in range(inputs):
         port = ports + i * w.PORT_BYTES
-        store(port + w.PORT_TAKEN, 0)
+        if load(port + w.PORT_COUNT) > 0:
+            continue
         waiting = load(port + w.PORT_INBOX_COUNT)
         if waiting > 0:
             first = load(port + w.PORT_INBOX_FIRST)
@@ -95,6 +96,10 @@ def use_all(ports, inputs):
                 add_to(port + w.PORT_INBOX_COUNT, -taken)
             else:
                 consume(load(port + w.PORT_CHANNEL), taken)
+            add_to(port + w.PORT_EVENTS, taken * load(port + w.PORT_EVENT_BYTES))
+            add_to(port + w.PORT_ORIGINS, 8 * taken)
+            add_to(port + w.PORT_COUNT, -taken)
+            store(port + w.PORT_TAKEN, 0)
             add_to(port + w.PORT_PROCESSED, taken)
             used += taken
     return used
@@ -120,6 +125,7 @@ def make_room(op, ports, inputs):
         port = ports + i * w.PORT_BYTES
         channel = load(port + w.PORT_CHANNEL)
         if not has_room(channel):
+            store(port + w.PORT_COUNT, 0)  # its run may move
             pending = readable(channel)
             while pending > 0:
                 _absorb(op, port, channel, pending)

@@ -101,11 +101,14 @@ def run(engine, index, quota):
         return _run_merger(engine, op, quota)
     channel = load(op + w.INPUT)
     consumed = 0
-    while consumed < quota:
-        took = _batch(engine, op, channel, quota - consumed)
-        if took < 0:
-            break
-        consumed += took
+    if load(op + w.EVENTWISE) != 0:
+        consumed = _one_at_a_time(op, channel, quota)
+    else:
+        while consumed < quota:
+            took = _batch(op, channel, quota - consumed, UNLIMITED)
+            if took < 0:
+                break
+            consumed += took
     if load(op + w.ERROR) != 0:
         return -_fail(engine, op)
     readable(channel)
@@ -117,9 +120,9 @@ def run(engine, index, quota):
 
 
 @njit
-def _batch(engine, op, channel, limit):
-    """One call of the kernel: min(pending in, free out); -1 when nothing can be done."""
-    room = _room(op)
+def _batch(op, channel, limit, most):
+    """One call of the kernel: min(pending in, free out, ``most``); -1 when nothing can be done."""
+    room = min(_room(op), most)
     if room == 0:
         return -1
     if load(op + w.SPILL_COUNT) != 0:
@@ -128,10 +131,7 @@ def _batch(engine, op, channel, limit):
     pending = readable(channel)
     if pending == 0 and load(op + w.MORE) == 0:
         return -1
-    count = min(pending, limit)
-    if load(op + w.EVENTWISE) != 0:
-        count = min(count, 1)
-        room = min(room, 1)
+    count = min(pending, min(limit, most))
     if load(op + w.KIND) == w.TRANSFORM:
         count = min(count, room)
     store(op + w.TIME, at.BEGINNING)
@@ -143,14 +143,61 @@ def _batch(engine, op, channel, limit):
         consume(channel, took)
         add_to(op + w.EVENTS_IN, took)
     if load(op + w.ERROR) != 0:
-        event = load(op + w.FAILED_EVENT)
-        copy(event, read_place(channel), load(op + w.INPUT_BYTES))
-        if load(op + w.TIME_AT) >= 0:
-            add_to(event + load(op + w.TIME_AT), load(op + w.SHIFT))
+        _keep_failed_event(op, channel)
         return -1
     if took == 0 and load(op + w.PRODUCED) == 0:
         return -1  # a Python kernel that was told to stop
     return took
+
+
+@njit
+def _keep_failed_event(op, channel):
+    event = load(op + w.FAILED_EVENT)
+    copy(event, read_place(channel), load(op + w.INPUT_BYTES))
+    if load(op + w.TIME_AT) >= 0:
+        add_to(event + load(op + w.TIME_AT), load(op + w.SHIFT))
+
+
+@njit
+def _one_at_a_time(op, channel, quota):
+    """Queue memory: take an event, work on it, hand its result on, and only then the next.
+
+    As lean as a queue of one writer and one reader can be: what the other side has done is read again only
+    when all that was known of is used up.
+    """
+    consumed = 0
+    size = load(channel + at.EVENT_BYTES)
+    while consumed < quota:
+        if load(op + w.SPILL_COUNT) != 0 or load(op + w.MORE) != 0:
+            took = _batch(op, channel, 1, 1)
+            if took < 0:
+                break
+            consumed += took
+            continue
+        pending = min(readable(channel), quota - consumed)
+        place = read_place(channel)
+        origins = read_origins(channel)
+        store(op + w.TIME, at.BEGINNING)
+        store(op + w.SHIFT, read_shift(channel))
+        store(op + w.PRODUCED, 0)
+        used = 0
+        while used < pending and _room(op) > 0:
+            if _call_kernel(op, place + used * size, origins + 8 * used, 1, 1) == 0:
+                break
+            consume(channel, 1)
+            used += 1
+            if load(op + w.SPILL_COUNT) != 0 or load(op + w.MORE) != 0:
+                break
+        if load(op + w.KIND) == w.SINK and used > 0:
+            _record_results(op, origins, used)
+        add_to(op + w.EVENTS_IN, used)
+        consumed += used
+        if load(op + w.ERROR) != 0:
+            _keep_failed_event(op, channel)
+            break
+        if used == 0 and load(op + w.PRODUCED) == 0:
+            break
+    return consumed
 
 
 @njit
@@ -227,9 +274,18 @@ def _publish_all(op, out, out_origins, count):
     for i in range(1, load(op + w.OUTPUT_COUNT)):
         copy(write_place(_output(op, i)), out, count * load(op + w.EVENT_OUT_BYTES))
         copy(write_origins(_output(op, i)), out_origins, 8 * count)
-        publish(_output(op, i), count)
-    publish(_output(op, 0), count)
+        _publish(op, _output(op, i), count)
+    _publish(op, _output(op, 0), count)
     add_to(op + w.EVENTS_OUT, count)
+
+
+@njit
+def _publish(op, channel, count):
+    if load(op + w.EVENTWISE) != 0:
+        for _ in range(count):
+            publish(channel, 1)
+    else:
+        publish(channel, count)
 
 
 @njit
@@ -388,8 +444,6 @@ def _emit(op, source, count, now):
             break
         position = load(source + w.POSITION)
         batch = min(room, count - emitted)
-        if load(op + w.EVENTWISE) != 0:
-            batch = 1
         if load(source + w.LENDS) != 0:
             took = _lend(op, source, position, batch, now)
         else:
