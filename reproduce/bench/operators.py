@@ -23,6 +23,7 @@ import haren
 from reproduce.bench import Effort, Row, fused, interleave, loops, middle, ratio
 from reproduce.bench.loops import Loop
 from reproduce.bench.ysb import delivered, parts, rate
+from reproduce.fingerprint import Disturbance
 from reproduce.stats import short
 from workloads import ysb
 
@@ -327,7 +328,8 @@ def ways(
     """All ways in each round, after the loop: their shares of it, and their ratios to TQ."""
     loop = partial(fused.rate, limit, plan.seconds, plan.warmup)
     measures = [loop, *(partial(engine, way) for way in WAYS)]
-    theirs, *ours = interleave(*measures, rounds=plan.rounds, what=query)
+    with Disturbance() as disturbance:
+        theirs, *ours = interleave(*measures, rounds=plan.rounds, what=query)
     rates = dict(zip(WAYS, ours, strict=True))
     for way, reached in rates.items():
         value, spread = ratio(reached, theirs)
@@ -335,13 +337,21 @@ def ways(
         yield Row(what, value, "x", "higher", None, None, spread, millions(reached, theirs))
     for way in ("Enjima", "TM", "SQ"):
         value, spread = ratio(rates[way], rates["TQ"])
-        note = verdict(value, spread or 0, claims[way]) if way in claims else ""
+        note = str(disturbance)
+        if way in claims:
+            note = f"{verdict(value, spread or 0, claims[way], bool(disturbance.disturbed))}; {note}"
         yield Row(f"{way} / TQ on {query}", value, "x", "higher", None, None, spread, note)
 
 
-def verdict(value: float, spread: float, claim: float) -> str:
-    """What becomes of a claim "so many times faster": 9/10 of it, only the direction, or nothing."""
-    if value >= 0.9 * claim:
+def verdict(value: float, spread: float, claim: float, disturbed: bool) -> str:
+    """What becomes of a claim "so many times faster": 9/10 of it, only the direction, or nothing.
+
+    Neighbours in time do not help where ways with different numbers of threads lose a core to others: TQ
+    was seen to lose far more than Enjima. So a disturbed measurement decides nothing.
+    """
+    if disturbed:
+        found = "undecided"
+    elif value >= 0.9 * claim:
         found = "reproduced"
     elif value - spread > 1:
         found = "partly reproduced"

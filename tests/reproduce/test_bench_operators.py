@@ -43,16 +43,15 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "spread", "found"),
+    ("value", "spread", "disturbed", "found"),
     [
-        (6.0, 0.5, "reproduced"),
-        (2.0, 0.5, "partly reproduced"),
-        (1.2, 0.3, "not reproduced"),
-        (0.8, 0.0, "not reproduced"),
+        (6.0, 0.5, False, "reproduced"),
+        (2.0, 0.5, False, "partly reproduced"),
+        (1.2, 0.3, False, "not reproduced"),
+        (0.8, 0.0, False, "not reproduced"),
+        (7.0, 0.1, True, "undecided"),
     ],
 )
-def test_verdicts(value: float, spread: float, found: str) -> None:
-    assert (
-        operators.verdict(value, spread, 6.3)
-        == f"the paper says 6.3x: {found}, against our own model of queues"
-    )
+def test_verdicts(value: float, spread: float, disturbed: bool, found: str) -> None:
+    text = operators.verdict(value, spread, 6.3, disturbed)
+    assert text == f"the paper says 6.3x: {found}, against our own model of queues"
