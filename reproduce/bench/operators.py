@@ -346,8 +346,8 @@ def ways(
 def verdict(value: float, spread: float, claim: float, disturbed: bool) -> str:
     """What becomes of a claim "so many times faster": 9/10 of it, only the direction, or nothing.
 
-    Neighbours in time do not help where ways with different numbers of threads lose a core to others: TQ
-    was seen to lose far more than Enjima. So a disturbed measurement decides nothing.
+    Neighbours in time help little where each way needs both cores and others take one now and then: single
+    rounds of one disturbed process had ratios from 0.9 to 8.9. So a disturbed measurement decides nothing.
     """
     if disturbed:
         found = "undecided"
