@@ -242,6 +242,16 @@ class CoGroup(Pairs):
     def python_batch(self, instance: Instance) -> Callable[..., int]:
         return _PythonCoGroup(self, instance).batch
 
+    def prepare(self) -> None:
+        try:
+            super().prepare()
+        except KeyError as error:  # numba's way to say that a record has no such field
+            left, right = (", ".join(schema.names) for schema in self.input_schemas)
+            raise SchemaError(
+                f"operator {self.name!r}, {self.function.name}: there is no field {error}; the left stream has "
+                f"{left}, the right one {right}"
+            ) from error
+
     def swapped(self, function: Callable) -> Operator:
         new = super().swapped(function)
         if (cast(CoGroup, new).native is None) != (self.native is None):
@@ -328,13 +338,14 @@ class _PythonCoGroup:
                 port[w.PORT_TAKEN // 8] += 1
                 port[w.PORT_LATEST // 8] = now
                 used += 1
+        full = len(self.waiting) >= room  # it stopped for want of room, and is to be called again
         wrote = min(room, len(self.waiting))
         outputs, to_origins = records(out, room, target), words_at(out_origins, room)
         for index in range(wrote):
             outputs[index], to_origins[index] = self.waiting[index]
         del self.waiting[:wrote]
         words[w.PRODUCED // 8] = wrote
-        words[w.MORE // 8] = int(bool(self.waiting))
+        words[w.MORE // 8] = int(full)
         return used
 
     def _side(self, port: np.ndarray, schema: Schema) -> tuple[list, list]:
