@@ -248,8 +248,8 @@ class CoGroup(Pairs):
         except KeyError as error:  # numba's way to say that a record has no such field
             left, right = (", ".join(schema.names) for schema in self.input_schemas)
             raise SchemaError(
-                f"operator {self.name!r}, {self.function.name}: there is no field {error}; the left stream has "
-                f"{left}, the right one {right}"
+                f"operator {self.name!r}, {self.function.name}: there is no field {error}; "
+                f"the left stream has {left}, the right one {right}"
             ) from error
 
     def swapped(self, function: Callable) -> Operator:
