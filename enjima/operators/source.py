@@ -197,7 +197,7 @@ class ArraySource(Source):
     def deploy(self) -> SourceInstance:
         length = len(self.array)
         limit = UNBOUNDED if self.loop is True else length * int(self.loop or 1)
-        shift = self.shift(self.time) if self.time else 0
+        shift = self.shift(self.time) if self.time and self.loop else 0
         made = self.instance(self.start_words(length, limit, self.loop is not True, shift))
         made.state[w.RECORDS // 8] = address(self.array)
         made.state[w.LENDS // 8] = int(self.lend)

@@ -631,7 +631,7 @@ def test_a_swapped_function_that_fails_stops_its_query_alone():
     env.swap("tag", lambda e: (e.n, 1 // zeros[0]))
     until(lambda: any(query.error for query in env._engine.queries))
     env.swap("tag", two)  # too late for this run, and no harm
-    with pytest.raises(en.QueryError, match="'tag', event .*ZeroDivisionError"):
+    with pytest.raises(en.QueryError, match=r"'tag', event .*ZeroDivisionError"):
         env.stop()
     assert is_whole(stays) and is_whole(sink)
 

@@ -320,3 +320,8 @@ def test_what_is_not_a_source_is_refused_with_a_reason(data, options, message):
 def test_a_rate_out_of_range_is_refused(rate):
     with pytest.raises(en.SchemaError, match=r"'ads': rate=.* is out of range"):
         en.Environment().source(TICKS, rate=rate, name="ads")
+
+
+def test_event_times_may_span_almost_all_there_are():
+    times = np.array([-4 * 10**18, 4 * 10**18])
+    assert [row[0] for row in outcome(table(time=times), unchanged, time="time")] == times.tolist()
