@@ -13,7 +13,7 @@ from enjima.memory import layout as at
 from enjima.native import words as w
 from enjima.operators.merge import Merger
 from enjima.operators.operator import Instance, Operator
-from enjima.operators.source import SourceInstance
+from enjima.operators.source import IteratorSource, SourceInstance
 from enjima.plan import QueryPlan
 from haren.memory import address, lines
 
@@ -128,7 +128,7 @@ class RunningQuery:
         self.failed = lines(1)
         self.error: QueryError | None = None
         self.ending = False  # its sources have been told to end
-        self.removing = False
+        self.removing: object | None = None  # who removes it
         self.began_ns = 0  # when it joined queries that ran already
         self.ended = threading.Event()
 
@@ -154,7 +154,7 @@ class RunningQuery:
                 one = Deployed(operator, [self.deployed[up] for up in inputs], read, written)
                 self.deployed.append(one)
                 loose = [channel for channel in loose if channel not in read]
-                one.instance.stop_flag = lambda: engine.stopping or bool(self.failed[0])
+                one.instance.stop_flag = self._stop_flag(one, engine)
                 one.write(self.failed, engine.queue)
                 if isinstance(one.instance, SourceInstance):
                     one.instance.state[w.MARKER_EVERY // 8] = engine.marker_interval_ns
@@ -164,6 +164,12 @@ class RunningQuery:
         except BaseException:
             engine.allocator.release(loose)
             raise
+
+    def _stop_flag(self, one: Deployed, engine: "Engine") -> Callable[[], bool]:
+        """When a Python kernel ends its turn: when it has to stop; before a change if it can go on behind."""
+        if isinstance(one.operator, (Merger, IteratorSource)) or one.instance.wants_end:
+            return lambda: engine.stopping or bool(self.failed[0])
+        return lambda: engine.pausing or engine.stopping or bool(self.failed[0])
 
     @property
     def sources(self) -> list[SourceInstance]:

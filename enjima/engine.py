@@ -69,11 +69,12 @@ class Engine:
         self._stalls = StallWatch(stall_timeout)
         self._place: dict[Deployed, int] = {}  # in the graph that runs
         self.ending = False  # all streams have been told to end, and no query may join any more
+        self.pausing = False
         self._stopping = False
         self._closed = False
         self.allocator = Allocator(self.wake)
         try:
-            self.queries = self.deploy(plans)
+            _undisturbed(lambda: self.queries.extend(self._deploy(plans)))
         except BaseException:
             self._release()
             raise
@@ -81,7 +82,7 @@ class Engine:
 
     # -- deployment -------------------------------------------------------------------------------
 
-    def deploy(self, plans: Iterable[QueryPlan]) -> list[RunningQuery]:
+    def _deploy(self, plans: Iterable[QueryPlan]) -> list[RunningQuery]:
         """Queries in native memory, not yet running; all of them or, with an error, none."""
         made: list[RunningQuery] = []
         try:
@@ -122,7 +123,9 @@ class Engine:
         """End the workers between two batches, keeping what they counted."""
         if self._execution is None:
             return
+        self.pausing = True
         self._execution.stop()
+        self.pausing = False
         counts, execution, self._execution = self.operator_counts(), self._execution, None
         for deployed, counted in counts.items():
             deployed.counted = counted
@@ -144,7 +147,28 @@ class Engine:
             for source in query.sources:
                 source.bell_ready(self.wake)
 
-    def change(
+    def refuse_workers(self) -> None:
+        """Raise `GraphError` in a function that a worker runs: it would wait for its own end."""
+        execution = self._execution
+        if execution is not None and threading.current_thread() in execution._threads:
+            raise GraphError("a function of a query cannot change or stop the environment that runs it")
+
+    def add(self, plans: Iterable[QueryPlan], done: Callable[[], None]) -> None:
+        """Deploy queries and let them join those that run; ``done`` is called when they have."""
+
+        def work() -> None:
+            added = self._deploy(plans)
+            try:
+                self._change(add=added)
+            except BaseException:
+                for query in added:
+                    query.release(self.allocator)
+                raise
+            done()
+
+        _undisturbed(work)
+
+    def _change(
         self,
         add: Sequence[RunningQuery] = (),
         remove: Sequence[RunningQuery] = (),
@@ -152,30 +176,24 @@ class Engine:
     ) -> None:
         """Add queries to the graph or take them out of it, while no worker runs.
 
-        If that fails, what ran before goes on. An interrupt waits for the end of the change.
+        If that fails, what ran before goes on. Not to be interrupted.
         """
-        if self._execution is not None and threading.current_thread() in self._execution._threads:
-            raise GraphError("a function of a query cannot change the environment that runs it")
-
-        def work() -> None:
-            with self.lock:
-                if self._stopping or (add and self.ending):
-                    raise GraphError("this environment is being stopped")
-                former = self.queries
-                self._pause()
-                try:
-                    at_safe_point()
-                    for query in add:
-                        query.began_ns = time.monotonic_ns()
-                    self.queries = [query for query in former if query not in remove] + list(add)
-                    self._resume(add)
-                except BaseException:
-                    self._go_back(former, add)
-                    raise
-                if add:
-                    self.finished.clear()
-
-        _undisturbed(work)
+        with self.lock:
+            if self._stopping or (add and self.ending):
+                raise GraphError("this environment is being stopped")
+            former = self.queries
+            self._pause()
+            try:
+                at_safe_point()
+                for query in add:
+                    query.began_ns = time.monotonic_ns()
+                self.queries = [query for query in former if query not in remove] + list(add)
+                self._resume(add)
+            except BaseException:
+                self._go_back(former, add)
+                raise
+            if add:
+                self.finished.clear()
         self._ring_supervisor()
 
     def _go_back(self, former: list[RunningQuery], added: Sequence[RunningQuery]) -> None:
@@ -200,7 +218,7 @@ class Engine:
             done[0] = deployed.swap(new, at_once=bool(query.failed[0]))
 
         while True:
-            self.change(at_safe_point=at_safe_point)
+            _undisturbed(lambda: self._change(at_safe_point=at_safe_point))
             if done[0]:
                 return
             time.sleep(pause)  # what the former function produced has to leave first
@@ -217,20 +235,19 @@ class Engine:
         self.wake()
 
     def end_if_finished(self) -> bool:
-        """Whether no query is left running; if so, none can join any more."""
+        """Whether no query is left running, or being removed; if so, none can join any more."""
         with self.lock:
-            self.ending = self.ending or self.finished.is_set()
-            return self.finished.is_set()
+            finished = self.finished.is_set() and not any(query.removing for query in self.queries)
+            self.ending = self.ending or finished
+            return finished
 
-    def remove(self, query: RunningQuery, drain: bool, measure: Callable[[], T]) -> T:
+    def remove(
+        self, query: RunningQuery, drain: bool, measure: Callable[[], T], forget: Callable[[], None]
+    ) -> T:
         """Take a query out of the running graph and free it; what ``measure`` says of it at its end.
 
-        With ``drain``, what is in flight is processed first.
+        With ``drain``, what is in flight is processed first. ``forget`` is called when it has left.
         """
-        with self.lock:
-            if query.removing or query not in self.queries:
-                raise GraphError(f"query {query.name!r} is being removed already")
-            query.removing = True
         measured: list[T] = []
 
         def at_safe_point() -> None:
@@ -238,17 +255,26 @@ class Engine:
                 source.end()
             measured.append(measure())
 
+        def work() -> None:
+            self._change(remove=[query], at_safe_point=at_safe_point)
+            self._stalls.forget(query)
+            query.release(self.allocator)
+            forget()
+
+        attempt = object()
         try:
+            with self.lock:
+                if query.removing is not None or query not in self.queries:
+                    raise GraphError(f"query {query.name!r} is being removed already")
+                query.removing = attempt
             if drain:
                 self.end_sources([query])
                 while not (query.over or self._stopping or self.supervisor_error):
                     query.ended.wait(0.05)
-            self.change(remove=[query], at_safe_point=at_safe_point)
+            _undisturbed(work)
         finally:
-            query.removing = False
-            if query not in self.queries:
-                self._stalls.forget(query)
-                query.release(self.allocator)
+            if query.removing is attempt:
+                query.removing = None
         return measured[0]
 
     def close(self) -> None:
@@ -332,21 +358,26 @@ class Engine:
 
 
 def _undisturbed(work: Callable[[], None]) -> None:
-    """Do ``work`` in a thread of its own, which no signal interrupts; then raise what came up."""
+    """Do ``work`` in a thread of its own, which no interrupt reaches; then raise what came up."""
+    begun, ended = threading.Lock(), threading.Event()
     raised: list[BaseException] = []
 
     def body() -> None:
+        if not begun.acquire(blocking=False):
+            return
         try:
             work()
         except BaseException as error:
             raised.append(error)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=body, name="enjima-change", daemon=True)
-    thread.start()
-    while thread.is_alive():
+    while not ended.is_set():
         try:
-            thread.join()
-        except BaseException as error:
+            if not begun.locked():  # an interrupted start may have begun it all the same
+                threading.Thread(target=body, name="enjima-change", daemon=True).start()
+            ended.wait()
+        except KeyboardInterrupt as error:
             raised.append(error)
     if raised:
         raise raised[-1]

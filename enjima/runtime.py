@@ -70,28 +70,23 @@ class Runtime:
 
     def update(self) -> None:
         """Let the queries that were built since the environment was started join those that run."""
+        engine = self._running_engine()
         with self._changing:
-            engine = self._running_engine()
             new = [query for query in self.plan.queries() if query.name not in self.plan.running]
             for query in new:
                 query.validate()
             if not new:
                 return
-            added = engine.deploy(new)
-            try:
-                engine.change(add=added)
-            finally:
-                if added[0] in engine.queries:
-                    self.plan.running |= {query.name for query in added}
-                else:
-                    for one in added:
-                        one.release(engine.allocator)
+            names = {query.name for query in new}
+            engine.add(new, done=lambda: self.plan.running.update(names))
 
     def remove(self, name: str, *, drain: bool = True) -> RunResult | None:
         """Take a query out; the others go on. Its streams end, and what is in flight is processed first.
 
         Returns what was measured of it, None if it did not run. ``drain=False`` drops what is in flight.
         """
+        if self._engine is not None:
+            self._engine.refuse_workers()
         with self._changing:
             self.plan.query(name)
             engine, profiler = self._engine, self._profiler
@@ -100,15 +95,17 @@ class Runtime:
                 self.plan.remove(name)
                 return None
         (query,) = running
-        try:
-            return engine.remove(query, drain, lambda: profiler.last_of(query))
-        finally:
-            if query not in engine.queries:
-                profiler.forget(query)
-                self.plan.remove(name)
+
+        def forget() -> None:
+            profiler.forget(query)
+            self.plan.remove(name)
+
+        return engine.remove(query, drain, lambda: profiler.last_of(query), forget)
 
     def swap(self, operator: str, function: Callable[..., Any]) -> None:
         """Replace the function of an operator, also while it runs: state and events in flight stay."""
+        if self._engine is not None:
+            self._engine.refuse_workers()
         with self._changing:
             old = self.plan.operators[self.plan.find(operator)]
             new = old.swapped(function)
@@ -124,6 +121,7 @@ class Runtime:
     def _running_engine(self) -> Engine:
         if self._engine is None:
             raise GraphError("this environment is not running; start() it first")
+        self._engine.refuse_workers()
         return self._engine
 
     # -- running ----------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from enjima.native.channel import (
 from enjima.native.histogram import record
 from enjima.native.ports import can_merge, keep_failed_event, make_room, merged_marker_due, offer_all, use_all
 from enjima.native.raw import add_to, as_float, copy, pointer
-from haren.native.atomics import call, fetch_add, load, load_acquire, store, store_release
+from haren.native.atomics import call, load, load_acquire, store, store_release
 from haren.native.clock import monotonic_ns, ring
 
 UNLIMITED = 1 << 40
@@ -359,7 +359,6 @@ def _pass_watermark(engine, op, channel):
 def _finish(engine, op):
     store_release(op + w.DONE, 1)
     if load(op + w.OUTPUT_COUNT) == 0:
-        fetch_add(engine + w.RUNNING_SINKS, -1)
         ring(load(engine + w.MAIN_BELL), 1)
 
 

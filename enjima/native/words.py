@@ -2,8 +2,7 @@
 
 # engine
 OPERATOR_TABLE = 0  # address of an array of operator addresses
-RUNNING_SINKS = 8  # sinks that have not met the end of their stream
-MAIN_BELL = 16  # rung when a sink ends or a query fails
+MAIN_BELL = 8  # rung when a sink ends or a query fails
 ENGINE_BYTES = 64
 
 # operator: what it is

@@ -7,7 +7,7 @@ import numpy as np
 
 from enjima.errors import SchemaError
 from enjima.native import words as w
-from enjima.operators.map import assignments, check_fields
+from enjima.operators.map import assignments, check_yields
 from enjima.operators.merge import indented
 from enjima.operators.operator import (
     Instance,
@@ -228,16 +228,7 @@ class CoGroup(Pairs):
 
         arrays = [types.Array(from_dtype(schema.dtype), 1, "C") for schema in self.input_schemas]
         result = result_type(self._jitted, *arrays)
-        if isinstance(result, types.Generator):
-            element = result.yield_type
-        elif isinstance(result, types.IterableType):
-            element = result.iterator_type.yield_type
-        else:
-            raise SchemaError(
-                f"operator {self.name!r}: {self.function.name} returns {result}; "
-                "co_group needs a generator or a list"
-            )
-        check_fields(element, self.results, self.name, self.function.name)
+        check_yields(result, self.results, self.label, self.name, self.function.name)
 
     def python_batch(self, instance: Instance) -> Callable[..., int]:
         return _PythonCoGroup(self, instance).batch
@@ -313,8 +304,6 @@ class _PythonCoGroup:
         self, op: int, ports: int, inputs: int, limit: int, out: int, out_origins: int, room: int
     ) -> int:
         operator, words = self.operator, self.instance.words
-        target = operator.output
-        assert target is not None
         table = words_at(ports, inputs * w.PORT_BYTES // 8).reshape(inputs, -1)
         sides = [self._side(port, schema) for port, schema in zip(table, operator.input_schemas, strict=True)]
         used = 0
@@ -339,12 +328,7 @@ class _PythonCoGroup:
                 port[w.PORT_LATEST // 8] = now
                 used += 1
         full = len(self.waiting) >= room  # it stopped for want of room, and is to be called again
-        wrote = min(room, len(self.waiting))
-        outputs, to_origins = records(out, room, target), words_at(out_origins, room)
-        for index in range(wrote):
-            outputs[index], to_origins[index] = self.waiting[index]
-        del self.waiting[:wrote]
-        words[w.PRODUCED // 8] = wrote
+        self.instance.flush(self.waiting, out, out_origins, room)
         words[w.MORE // 8] = int(full)
         return used
 

@@ -8,7 +8,7 @@ from enjima.native import words as w
 from enjima.operators.operator import Compiled, Instance, UserFunction, field_values, records, words_at
 from enjima.schema import Schema
 
-__all__ = ["FlatMap", "Map", "assignments", "check_fields"]
+__all__ = ["FlatMap", "Map", "assignments", "check_fields", "check_yields"]
 
 MAP = """
 def batch(op, events, origins, count, out, out_origins, room):
@@ -87,6 +87,21 @@ def check_fields(result: Any, schema: Schema, operator: str, function: str) -> N
             value, (types.Number, types.Boolean, types.NPDatetime, types.NPTimedelta, types.CharSeq)
         ):
             raise SchemaError(f"operator {operator!r}: {function} returns {value} for field {name!r}")
+
+
+def check_yields(result: Any, schema: Schema, label: str, operator: str, function: str) -> None:
+    """The same for a function that yields results, or returns a list of them."""
+    from numba import types
+
+    if isinstance(result, types.Generator):
+        element = result.yield_type
+    elif isinstance(result, types.IterableType):
+        element = result.iterator_type.yield_type
+    else:
+        raise SchemaError(
+            f"operator {operator!r}: {function} returns {result}; {label} needs a generator or a list"
+        )
+    check_fields(element, schema, operator, function)
 
 
 class Map(Compiled):
@@ -170,32 +185,12 @@ class FlatMap(Map):
     indent = 16
 
     def check_result(self, result: Any, output: Schema) -> None:
-        from numba import types
-
-        if isinstance(result, types.Generator):
-            element = result.yield_type
-        elif isinstance(result, types.IterableType):
-            element = result.iterator_type.yield_type
-        else:
-            raise SchemaError(
-                f"operator {self.name!r}: {self.function.name} returns {result}; "
-                "flat_map needs a generator or a list"
-            )
-        check_fields(element, output, self.name, self.function.name)
+        check_yields(result, output, self.label, self.name, self.function.name)
 
     def python_batch(self, instance: Instance) -> Callable[..., int]:
         target = self.output
         assert target is not None
         waiting: list[tuple[tuple, int]] = []
-
-        def flush(out: int, out_origins: int, room: int) -> None:
-            count = min(room, len(waiting))
-            outputs, to_origins = records(out, room, target), words_at(out_origins, room)
-            for index in range(count):
-                outputs[index], to_origins[index] = waiting[index]
-            del waiting[:count]
-            instance.words[w.PRODUCED // 8] = count
-            instance.words[w.MORE // 8] = int(bool(waiting))
 
         def batch(
             op: int, events: int, origins: int, count: int, out: int, out_origins: int, room: int
@@ -213,7 +208,7 @@ class FlatMap(Map):
                             instance.progress = index + 1
                             break
             finally:
-                flush(out, out_origins, room)
+                instance.flush(waiting, out, out_origins, room)
             return instance.progress
 
         return batch

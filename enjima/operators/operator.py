@@ -276,6 +276,19 @@ class Instance:
             yield index, event
             self.progress = index + 1
 
+    def flush(self, waiting: list[tuple[tuple, int]], out: int, out_origins: int, room: int) -> None:
+        """For a Python kernel: send what has room of its results and their origins; the rest stays."""
+        from enjima.native import words as w
+
+        assert self.operator.output is not None
+        count = min(room, len(waiting))
+        outputs, origins = records(out, count, self.operator.output), words_at(out_origins, count)
+        for index in range(count):
+            outputs[index], origins[index] = waiting[index]
+        del waiting[:count]
+        self.words[w.PRODUCED // 8] = count
+        self.words[w.MORE // 8] = int(bool(waiting))
+
     def close(self) -> None:
         """Give back what the kernels allocated."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from enjima.native import words as w
 from enjima.operators.merge import indented
-from enjima.operators.operator import Instance, records, words_at
+from enjima.operators.operator import Instance, words_at
 from enjima.operators.window import BEGINNING, LATE_DROP, LATE_ERROR, NEVER, WindowAggregate
 
 __all__ = ["TumblingAggregate"]
@@ -155,8 +155,6 @@ class TumblingAggregate(WindowAggregate):
         instance.state[FULL] = 1  # no slots yet
 
     def python_batch(self, instance: Instance) -> Callable[..., int]:
-        target = self.output
-        assert target is not None
         table: dict[tuple, list] = {}
         waiting: list[tuple[tuple, int]] = []
         start: int | None = None
@@ -204,13 +202,7 @@ class TumblingAggregate(WindowAggregate):
                 if instance.words[w.ERROR // 8] or len(waiting) >= room:
                     instance.progress = index + (0 if instance.words[w.ERROR // 8] else 1)
                     break
-            wrote = min(room, len(waiting))
-            outputs, to_origins = records(out, room, target), words_at(out_origins, room)
-            for index in range(wrote):
-                outputs[index], to_origins[index] = waiting[index]
-            del waiting[:wrote]
-            instance.words[w.PRODUCED // 8] = wrote
-            instance.words[w.MORE // 8] = int(bool(waiting))
+            instance.flush(waiting, out, out_origins, room)
             if BEGINNING < watermark < NEVER:
                 instance.words[w.TIME // 8] = watermark - watermark % self.length
             return instance.progress

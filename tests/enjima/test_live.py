@@ -1,6 +1,7 @@
 """Changes while queries run: queries come and go, functions are swapped, and nothing is lost by it."""
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -252,7 +253,7 @@ def test_a_function_of_a_query_cannot_change_its_environment():
     env.source(NUMBERS, query="new").null()
     assert env._engine.finished.wait(30)
     env.stop()
-    assert len(seen) == 3 and all("cannot change the environment" in text for text in seen)
+    assert len(seen) == 3 and all("cannot change or stop the environment" in text for text in seen)
 
 
 # -- queries that go --------------------------------------------------------------------------------
@@ -499,7 +500,7 @@ def two(e):
 
 
 def uncompiled(e):
-    return [e.n, len({"a": 1, "b": 2, "c": str(e.n)})]
+    return e.n, json.loads("3")
 
 
 def test_a_swap_takes_effect_from_some_event_on(env):
@@ -539,7 +540,7 @@ def test_a_swapped_flat_map_keeps_what_waits_for_room():
         yield 2 * e.n + 1, 2
 
     def slow(e):
-        return [(2 * e.n + i, len({"a": 1, "b": 2, "c": str(i)})) for i in range(2)]
+        return [(2 * e.n + i, json.loads("3")) for i in range(2)]
 
     env = en.Environment(**SMALL)
     stream = env.source(lambda i: i, schema="n: i8", rate=20_000)
@@ -625,13 +626,18 @@ def test_a_function_that_does_not_fit_is_refused_and_the_former_stays():
 def test_a_swapped_function_that_fails_stops_its_query_alone():
     env = en.Environment(threads=2)
     stays = counter(env, "stays", rate=20_000)
-    zeros = np.zeros(3, "i8")
     sink = tagged(env, one, rate=20_000)
+
+    def fails(e):
+        if e.n >= 0:
+            raise ValueError("no more")
+        return e.n, 2
+
     env.start()
-    env.swap("tag", lambda e: (e.n, 1 // zeros[0]))
+    env.swap("tag", fails)
     until(lambda: any(query.error for query in env._engine.queries))
     env.swap("tag", two)  # too late for this run, and no harm
-    with pytest.raises(en.QueryError, match=r"'tag', event .*ZeroDivisionError"):
+    with pytest.raises(en.QueryError, match=r"'tag', event .*ValueError: no more"):
         env.stop()
     assert is_whole(stays) and is_whole(sink)
 
@@ -639,13 +645,14 @@ def test_a_swapped_function_that_fails_stops_its_query_alone():
 # -- Ctrl-C -------------------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import itertools, time
+import faulthandler, itertools, signal, time
 import numpy as np
 import enjima as en
 numbers = np.zeros(1000, [("n", "i8")])
 env = en.Environment(threads=2)
 base = env.source(lambda i: i, schema="n: i8", query="base", rate=50_000).collect()
 interrupted = 0
+faulthandler.enable()
 with env:
     print("ready", flush=True)
     for turn in itertools.count():
@@ -655,7 +662,10 @@ with env:
             env.remove(f"q{turn}")
         except KeyboardInterrupt:
             interrupted += 1
+            for name in env.plan.query_names[1:]:  # whole or half-built
+                env.remove(name)
             if interrupted == 8:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 break
     seen = len(base.array())
     while len(base.array()) == seen:
@@ -671,9 +681,11 @@ def test_interrupts_leave_the_other_queries_running():
     )
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        for number in range(8):
-            time.sleep(0.1 + 0.013 * number)
+        for number in range(60):  # some may be lost in a callback of the interpreter
+            time.sleep(0.1 + 0.013 * (number % 8))
             process.send_signal(signal.SIGINT)
+            if process.poll() is not None:
+                break
         assert process.communicate(timeout=30)[0] == "whole True False\n"
         assert process.returncode == 0
     finally:
