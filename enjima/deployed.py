@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from enjima.errors import QueryError
-from enjima.latency import Histogram
+from haren.latency import Histogram
 from enjima.memory import Allocator, Channel
 from enjima.memory import layout as at
 from enjima.native import words as w
@@ -33,7 +33,6 @@ class Deployed:
         self.upstream = upstream
         self.inputs = inputs
         self.outputs = outputs
-        self.counted = np.zeros(3, np.int64)  # runs, busy ns and events under executions that ended
         self.instance: Instance = operator.deploy()
         self.words = self.instance.words = lines(w.OPERATOR_BYTES // 64)
         is_sink = operator.kind == w.SINK

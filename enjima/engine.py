@@ -16,7 +16,9 @@ from enjima.native import words as w
 from enjima.operators.operator import Operator
 from enjima.plan import QueryPlan
 from enjima.stall import StallWatch
-from haren import Dispatch, Execution, Graph
+from haren import Dispatch, Execution, Graph, Policy
+from haren.dispatch import dispatch_for
+from haren.execution import TRACE_ROWS
 from haren.memory import address, lines
 
 __all__ = ["Engine"]
@@ -42,20 +44,21 @@ class Engine:
         marker_interval_ns: int,
         granularity_ns: int,
         stall_timeout: float | None,
-        dispatch: Dispatch | None = None,
+        dispatch: Dispatch | Policy | str | None = None,
+        trace: int = TRACE_ROWS,
     ) -> None:
         from enjima.native.functions import generic, prepare
 
         prepare()
-        self.threads, self.dispatch = threads, dispatch
+        self.threads, self.dispatch, self.trace = threads, dispatch_for(dispatch), trace
         self.limits, self.queue, self.lend = limits, queue, lend and not queue
         self.marker_interval_ns, self.granularity_ns = marker_interval_ns, granularity_ns
         self._words = lines(w.ENGINE_BYTES // 64)
         self._main_bell = lines(1)
         self._main_bell[1] = 1
         self._words[w.MAIN_BELL // 8] = address(self._main_bell)
-        self._functions = (generic("ready_at"), generic("run"))
-        self.ready_at, self.run = (function.address for function in self._functions)
+        self._functions = tuple(generic(name) for name in ("ready_at", "run", "measure"))
+        self.ready_at, self.run, self.measure = (function.address for function in self._functions)
         self._ask = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(self.ready_at)
         self.handle = address(self._words)
         self.finished = threading.Event()
@@ -64,10 +67,9 @@ class Engine:
         """Held while the graph changes, and while somebody reads all of it."""
         self.queries: list[RunningQuery] = []
         self.graph = Graph([], [], [])
-        self._execution: Execution | None = None
-        self._workers = np.zeros((0, 3), np.int64)  # of executions that ended
+        self.execution: Execution | None = None  # of the graph that runs; paused while it changes
         self._stalls = StallWatch(stall_timeout)
-        self._place: dict[Deployed, int] = {}  # in the graph that runs
+        self._place: dict[Deployed, int] = {}  # in the graph of the execution
         self.ending = False  # all streams have been told to end, and no query may join any more
         self.pausing = False
         self._stopping = False
@@ -115,41 +117,68 @@ class Engine:
 
     def wake(self) -> None:
         """Let idle workers look for work that came from outside."""
-        execution = self._execution
+        execution = self.execution
         if execution is not None:
             execution.wake()
 
     def _pause(self) -> None:
         """End the workers between two batches, keeping what they counted."""
-        if self._execution is None:
+        if self.execution is None:
             return
         self.pausing = True
-        self._execution.stop()
+        self.execution.pause()
         self.pausing = False
-        counts, execution, self._execution = self.operator_counts(), self._execution, None
-        for deployed, counted in counts.items():
-            deployed.counted = counted
-        self._workers = _padded_sum(self._workers, execution.worker_statistics())
 
     def _resume(self, new: Sequence[RunningQuery]) -> None:
         """Let workers run the graph as it is now; ``new`` queries' sources learn how to wake them."""
         deployed = self.deployed
-        place = self._place = {one: index for index, one in enumerate(deployed)}
+        place = {one: index for index, one in enumerate(deployed)}
         owners = [number for number, query in enumerate(self.queries) for _ in query.deployed]
         edges = sorted({(place[up], place[one]) for one in deployed for up in one.upstream})
-        self.graph = Graph([one.operator.name for one in deployed], owners, edges)
+        names, classes = [q.name for q in self.queries], [q.plan.query_class for q in self.queries]
+        self.graph = Graph([one.operator.name for one in deployed], owners, edges, names, classes)
         self._table = np.array([address(one.words) for one in deployed] or [0], np.int64)
         self._words[w.OPERATOR_TABLE // 8] = address(self._table)
-        if deployed:
-            self._execution = Execution(self, self.threads, self.dispatch)
-            self._execution.start()  # from the line above on, whoever brings work wakes these workers
+        if deployed and self.execution is None:
+            self.execution = Execution(
+                self, self.threads, self.dispatch, trace=self.trace, failed=self._scheduler_failed
+            )
+            self._place = place
+            self.execution.start()  # from here on, whoever brings work wakes these workers
+        elif deployed:
+            assert self.execution is not None
+            kept = [self._place.get(one, -1) for one in deployed]
+            try:
+                self.execution.resume(kept, threads=self.threads, dispatch=self.dispatch)
+            finally:
+                if self.execution.graph is self.graph:
+                    self._place = place
         for query in new:
             for source in query.sources:
                 source.bell_ready(self.wake)
 
+    def _scheduler_failed(self, error: BaseException) -> None:
+        """A policy failed that must not, or Python that a worker called: the run ends with this error."""
+        if self.supervisor_error is None:
+            self.supervisor_error = error
+        self.finished.set()
+
+    def reschedule(self, threads: int, dispatch: Dispatch) -> None:
+        """Go on with another number of threads or another dispatch."""
+
+        def at_safe_point() -> None:
+            self.threads, self.dispatch = threads, dispatch
+
+        before = self.threads, self.dispatch
+        try:
+            _undisturbed(lambda: self._change(at_safe_point=at_safe_point))
+        except BaseException:
+            self.threads, self.dispatch = before
+            raise
+
     def refuse_workers(self) -> None:
         """Raise `GraphError` in a function that a worker runs: it would wait for its own end."""
-        execution = self._execution
+        execution = self.execution
         if execution is not None and threading.current_thread() in execution._threads:
             raise GraphError("a function of a query cannot change or stop the environment that runs it")
 
@@ -285,6 +314,11 @@ class Engine:
         self.finished.set()
         with self.lock:
             self._pause()
+        if self.execution is not None and self.supervisor_error is None:
+            try:
+                self.execution.stop()
+            except AssertionError as error:
+                self.supervisor_error = error
         self._ring_supervisor()
         if self._supervisor.ident is not None:
             self._supervisor.join()
@@ -301,16 +335,14 @@ class Engine:
     def operator_counts(self) -> dict[Deployed, np.ndarray]:
         """Per operator: runs, busy nanoseconds, events."""
         deployed = self.deployed
-        if self._execution is None:
-            return {one: one.counted for one in deployed}
-        now = self._execution.operator_statistics()[:, :3]
-        return {one: one.counted + now[index] for index, one in enumerate(deployed)}
+        if self.execution is None:
+            return {one: np.zeros(3, np.int64) for one in deployed}
+        counted = self.execution.operator_statistics()[:, :3]
+        return {one: counted[index] for index, one in enumerate(deployed)}
 
     def worker_counts(self) -> np.ndarray:
         """Per worker: busy nanoseconds, sleeps, decisions."""
-        if self._execution is None:
-            return self._workers
-        return _padded_sum(self._workers, self._execution.worker_statistics())
+        return np.zeros((0, 3), np.int64) if self.execution is None else self.execution.worker_statistics()
 
     # -- watching ---------------------------------------------------------------------------------
 
@@ -338,7 +370,7 @@ class Engine:
 
     def _watch(self, query: RunningQuery) -> bool:
         query.collect_error()
-        if not query.over and not self._stopping and self._execution is not None:
+        if not query.over and not self._stopping and self.execution is not None:
             message = self._stalls.message(query, self._is_active)
             if message is not None:
                 query.fail(message)
@@ -348,13 +380,13 @@ class Engine:
 
     def _is_active(self, deployed: Deployed) -> bool:
         """Whether an operator runs, or can run now or at a time that is known."""
-        from haren.native.worker import CLAIM
+        from haren.native.words import CLAIM
 
-        assert self._execution is not None
+        assert self.execution is not None
         place = self._place[deployed]
         if self._ask(self.handle, place, time.monotonic_ns()) < at.NEVER:
             return True
-        return bool(self._execution._operators[place, CLAIM // 8])
+        return bool(self.execution._operators[place, CLAIM // 8])
 
 
 def _undisturbed(work: Callable[[], None]) -> None:
@@ -381,13 +413,6 @@ def _undisturbed(work: Callable[[], None]) -> None:
             raised.append(error)
     if raised:
         raise raised[-1]
-
-
-def _padded_sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    total = np.zeros((max(len(first), len(second)), 3), np.int64)
-    total[: len(first)] += first
-    total[: len(second)] += second
-    return total
 
 
 def errors_of(queries: Iterable[RunningQuery]) -> list[QueryError]:

@@ -1,5 +1,7 @@
 """What can be wrong, said early and by name."""
 
+from haren.errors import PythonFallbackWarning
+
 __all__ = ["GraphError", "MemoryLimitError", "PythonFallbackWarning", "QueryError", "SchemaError"]
 
 
@@ -31,7 +33,3 @@ class QueryError(RuntimeError):
         self.event = event
         self.number = number
         self.result: object | None = None
-
-
-class PythonFallbackWarning(UserWarning):
-    """A user function could not be compiled and runs as Python: same results, far slower."""

@@ -19,6 +19,7 @@ class QueryPlan:
     named: bool  # by the user
     operators: list[Operator] = field(default_factory=list)
     inputs: list[tuple[int, ...]] = field(default_factory=list)
+    query_class: int = 0  # higher is more urgent
 
     def edges(self) -> list[tuple[int, int]]:
         """Pairs (upstream, downstream), by downstream operator and the number of its input."""
@@ -43,6 +44,7 @@ class Plan:
         self.inputs: list[tuple[int, ...]] = []
         self._labels: list[int] = []  # of each operator; equal in a query
         self._queries: dict[int, tuple[str, bool]] = {}  # label -> name, whether the user gave it
+        self._classes: dict[int, int] = {}  # label -> the query's class
         self._next_label = 0
         self.running: set[str] = set()  # names of queries that run, to which nothing can be added
 
@@ -56,10 +58,13 @@ class Plan:
             chosen = f"{base}-{number}"
         return chosen
 
-    def add(self, operator: Operator, upstream: Sequence[int] = (), query: str | None = None) -> int:
+    def add(
+        self, operator: Operator, upstream: Sequence[int] = (), query: str | None = None, query_class: int = 0
+    ) -> int:
         """Append an operator behind others; one without inputs, a source, begins a new query."""
         if not upstream:
             label = self._new_query(query)
+            self._classes[label] = query_class
         else:
             label = self._merge([self._labels[index] for index in upstream])
         self.operators.append(operator)
@@ -79,7 +84,7 @@ class Plan:
         return label
 
     def _merge(self, labels: Sequence[int]) -> int:
-        """One query of several; its name is the first that the user gave, else the first."""
+        """One query of several: named as the first that the user named, of the most urgent class."""
         wanted = sorted(set(labels))
         for name in (self._queries[label][0] for label in wanted):
             if name in self.running:
@@ -89,8 +94,9 @@ class Plan:
                 )
         given = [self._queries[label] for label in wanted if self._queries[label][1]]
         kept = (given or [self._queries[wanted[0]]])[0]
+        self._classes[wanted[0]] = max(self._classes[label] for label in wanted)
         for label in wanted[1:]:
-            del self._queries[label]
+            del self._queries[label], self._classes[label]
         self._queries[wanted[0]] = kept
         self._labels = [wanted[0] if label in wanted else label for label in self._labels]
         return wanted[0]
@@ -109,7 +115,8 @@ class Plan:
         members = [i for i, owner in enumerate(self._labels) if owner == label]
         place = {index: position for position, index in enumerate(members)}
         operators = [self.operators[i] for i in members]
-        return QueryPlan(name, named, operators, [tuple(place[up] for up in self.inputs[i]) for i in members])
+        inputs = [tuple(place[up] for up in self.inputs[i]) for i in members]
+        return QueryPlan(name, named, operators, inputs, self._classes[label])
 
     def _label(self, name: str) -> tuple[int, bool]:
         for label, (known, named) in self._queries.items():
@@ -145,7 +152,7 @@ class Plan:
         self.operators[:] = [self.operators[i] for i in kept]
         self.inputs[:] = [tuple(place[up] for up in self.inputs[i]) for i in kept]
         self._labels[:] = [self._labels[i] for i in kept]
-        del self._queries[label]
+        del self._queries[label], self._classes[label]
         self.running.discard(name)
 
     def validate(self) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from enjima.deployed import Deployed, RunningQuery
 from enjima.engine import Engine, errors_of
 from enjima.errors import QueryError
-from enjima.latency import EMPTY, Snapshot
+from haren import PolicyError, Trace
+from haren.latency import EMPTY, Snapshot
 from enjima.native import words as w
 from enjima.operators.source import Source, SourceInstance
 
@@ -140,8 +141,8 @@ class Profiler:
 class RunResult:
     """What a run measured: DataFrames, made when asked for.
 
-    ``latency``, ``throughput``, ``operators``, ``memory``, ``workers``, ``samples``; ``process`` is a dict,
-    ``errors`` the queries that failed. Warm-up and cool-down are cut from latency, throughput, process and
+    ``latency``, ``throughput``, ``operators``, ``memory``, ``workers``, ``samples``, ``rounds``; ``trace``;
+    ``process`` is a dict, ``errors`` the queries that failed, ``policy_errors`` what a policy did wrong. Warm-up and cool-down are cut from latency, throughput, process and
     the operators' counts (not from ``late`` and ``state_growths``); the others tell of the whole run.
     """
 
@@ -167,6 +168,7 @@ class RunResult:
             for up, channel in zip(one.upstream, one.inputs, strict=True)
         ]
         self._workers = engine.worker_counts()
+        self._execution = engine.execution
         self.errors: list[QueryError] = errors_of(queries)
         self.seconds = (last.at_ns - first.at_ns) / 1e9
         self.process: dict[str, float] = {
@@ -254,6 +256,23 @@ class RunResult:
         import pandas as pd
 
         return pd.DataFrame(self._samples)
+
+    @cached_property
+    def trace(self) -> "Trace":
+        """The turns that threads remember: ``trace.frame``, ``trace.explain(...)``, ``trace.to_perfetto(...)``."""
+        return self._execution.trace if self._execution is not None else Trace([])
+
+    @cached_property
+    def rounds(self) -> "pd.DataFrame":
+        """Per scheduling task T_S and thread, over the whole run: what each phase took and refreshed."""
+        import pandas as pd
+
+        return self._execution.rounds if self._execution is not None else pd.DataFrame()
+
+    @property
+    def policy_errors(self) -> list[PolicyError]:
+        """What went wrong in the policy while the run went on, the first thousand."""
+        return getattr(getattr(self._execution, "installed", None), "mistakes", [])
 
     def __repr__(self) -> str:
         failed = f", {len(self.errors)} failed" if self.errors else ""

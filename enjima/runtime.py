@@ -11,7 +11,9 @@ from enjima.errors import GraphError
 from enjima.memory import ChannelLimits
 from enjima.plan import Plan
 from enjima.profiler import Measurement, Profiler, RunResult
-from haren import Dispatch
+from haren import Dispatch, Policy
+from haren.dispatch import dispatch_for
+from haren.execution import TRACE_ROWS
 
 __all__ = ["Runtime"]
 
@@ -28,13 +30,13 @@ class Runtime:
         max_chunks: int = 32,
         marker_interval: float | None = 0.05,
         granularity: float = 0.0001,
-        dispatch: Dispatch | None = None,
+        dispatch: Dispatch | Policy | str | None = None,
+        trace: int = TRACE_ROWS,
         memory: str = "blocks",
         lend: bool = True,
         stall_timeout: float | None = 10.0,
     ) -> None:
-        if not isinstance(threads, int) or not 1 <= threads <= 1024:
-            raise ValueError(f"threads={threads!r} is out of range: an integer from 1 to 1024")
+        _check_threads(threads)
         if marker_interval is not None and not 0 <= marker_interval <= 3600:
             raise ValueError(
                 f"marker_interval={marker_interval!r} is out of range: seconds, or None for no markers"
@@ -43,10 +45,8 @@ class Runtime:
             raise ValueError(f"granularity={granularity!r} is out of range: seconds from 0 to 1")
         if memory not in ("blocks", "queue"):
             raise ValueError(f"memory={memory!r}; 'blocks' or 'queue'")
-        if dispatch is not None and not isinstance(dispatch, Dispatch):
-            raise ValueError(
-                f"dispatch={dispatch!r} is not a dispatch such as haren.Pool() or haren.Dedicated()"
-            )
+        if not isinstance(trace, int) or not 0 <= trace <= 1 << 26:
+            raise ValueError(f"trace={trace!r} is out of range: turns that each thread remembers, 0 for none")
         if not isinstance(lend, bool):
             raise ValueError(f"lend={lend!r}; True or False")
         seconds = isinstance(stall_timeout, (int, float)) and 0 < stall_timeout < 1e9
@@ -59,7 +59,8 @@ class Runtime:
         self.stall_timeout = stall_timeout
         self.marker_interval = marker_interval
         self.granularity = granularity
-        self.dispatch = dispatch
+        self.dispatch = dispatch_for(dispatch)
+        self.trace = trace
         self.plan = Plan()
         self.result: RunResult | None = None
         self._engine: Engine | None = None
@@ -68,10 +69,20 @@ class Runtime:
 
     # -- changes while queries run ----------------------------------------------------------------
 
-    def update(self) -> None:
-        """Let the queries that were built since the environment was started join those that run."""
+    def update(
+        self, *, threads: int | None = None, policy: Dispatch | Policy | str | None = None
+    ) -> None:
+        """Let the queries that were built since the environment was started join those that run.
+
+        ``threads`` and ``policy`` change, for this run, how many threads there are and how they get work.
+        """
         engine = self._running_engine()
+        if threads is not None:
+            _check_threads(threads)
+        dispatch = engine.dispatch if policy is None else dispatch_for(policy)
         with self._changing:
+            if threads is not None or policy is not None:
+                engine.reschedule(threads or engine.threads, dispatch)
             new = [query for query in self.plan.queries() if query.name not in self.plan.running]
             for query in new:
                 query.validate()
@@ -134,9 +145,12 @@ class Runtime:
         cooldown: float = 0.0,
         sample_every: float = 0.1,
         on_error: str = "raise",
+        policy: Dispatch | Policy | str | None = None,
     ) -> RunResult:
         """Run all queries to the end of their streams, or end the streams after ``seconds`` and drain.
 
+        ``policy`` is how threads get work in this run: a `haren.Policy` or its name (``haren.policies()``), or
+        `haren.Bound` around one for its parameters; default: the environment's dispatch.
         ``warmup`` and ``cooldown`` seconds are cut from what the result reports. A query that fails stops
         alone; when the others are done its `QueryError` is raised (``on_error="record"``: kept in
         ``result.errors``). An interrupt stops everything at once.
@@ -147,7 +161,7 @@ class Runtime:
         if self._engine is not None:
             raise GraphError("this environment is running already; stop() it first")
         try:
-            self.start(sample_every=sample_every)
+            self.start(sample_every=sample_every, policy=policy)
             first, last = self._wait(seconds, warmup, cooldown)
             result = self._finish(drain=True, first=first, last=last)
         except BaseException:
@@ -174,7 +188,9 @@ class Runtime:
             _sleep(finished, started + seconds)
         return first, last
 
-    def start(self, *, sample_every: float = 0.1) -> None:
+    def start(
+        self, *, sample_every: float = 0.1, policy: Dispatch | Policy | str | None = None
+    ) -> None:
         """Start all queries and return; `stop` ends them."""
         if self._engine is not None:
             raise GraphError("this environment is running already; stop() it first")
@@ -192,7 +208,8 @@ class Runtime:
             marker_interval_ns=interval,
             granularity_ns=int(self.granularity * 1e9),
             stall_timeout=self.stall_timeout,
-            dispatch=self.dispatch,
+            dispatch=self.dispatch if policy is None else dispatch_for(policy),
+            trace=self.trace,
         )
         self._engine, self._profiler = engine, Profiler(engine, sample_every)
         self.plan.running = set(self.plan.query_names)
@@ -258,6 +275,11 @@ class Runtime:
 
     def _repr_html_(self) -> str:
         return self.plan.drawing()
+
+
+def _check_threads(threads: int) -> None:
+    if not isinstance(threads, int) or not 1 <= threads <= 1024:
+        raise ValueError(f"threads={threads!r} is out of range: an integer from 1 to 1024")
 
 
 def _sleep(finished: Any, until: float) -> bool:

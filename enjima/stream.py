@@ -59,7 +59,8 @@ class Environment(Runtime):
     (when they are full the writer waits: back-pressure); ``marker_interval`` seconds between latency
     markers (0: one per source batch, None: none); ``granularity`` the shortest time in seconds between two
     turns of a paced source; ``dispatch`` how threads get work (default: `haren.Pool`; `haren.Dedicated`: a
-    thread for each operator, whatever ``threads`` says).
+    thread for each operator, whatever ``threads`` says; or a policy, see `run`); ``trace`` how many turns each
+    thread remembers for ``result.trace`` (0: none).
 
     ``memory`` is "blocks", or "queue" to pass events on one at a time; ``lend=False`` lets array sources copy
     their events as they must into queues. An operator with several inputs whose events wait ``stall_timeout``
@@ -78,13 +79,15 @@ class Environment(Runtime):
         count: int | None = None,
         name: str | None = None,
         query: str | None = None,
+        query_class: int = 0,
     ) -> "Stream":
         """A stream from a structured array, a DataFrame, a function of the event's number, or an iterable.
 
         ``rate`` is in events/s (None: as fast as possible). ``time`` names the field of event time, an
         integer in ``time_unit`` that never decreases. ``loop`` replays an array for ever (True) or so many
-        times, event times shifted on. ``count`` ends a function's stream. ``query`` names the query. An
-        array is not copied: leave it unchanged while the query runs.
+        times, event times shifted on. ``count`` ends a function's stream. ``query`` names the query;
+        ``query_class`` is a whole number, higher for a more urgent one, that policies may use. An array is not
+        copied: leave it unchanged while the query runs.
         """
         if time_unit not in TIME_UNITS:
             raise SchemaError(f"time_unit={time_unit!r}; one of {', '.join(TIME_UNITS)}")
@@ -121,8 +124,10 @@ class Environment(Runtime):
                 f"source {label!r}: a {type(data).__name__} is not a source; give a structured array, "
                 "a DataFrame, a function or an iterable"
             )
+        if not isinstance(query_class, int):
+            raise GraphError(f"source {label!r}: query_class={query_class!r}; a whole number")
         operator.prepare()
-        self.plan.add(operator, query=query)
+        self.plan.add(operator, query=query, query_class=query_class)
         return Stream(self.plan, operator, TIME_UNITS[time_unit])
 
 

@@ -1,12 +1,44 @@
 """haren decides: which operator of a stream query runs next, and on which thread.
 
 It knows operators, streams, threads and time, and nothing of events; any engine that offers the contract
-of `haren.spe` can be scheduled. START HERE: ``haren/spe.py``, then ``haren/dispatch/``.
+of `haren.spe` can be scheduled. START HERE: ``haren/policy.py`` to write a policy; ``haren/policies/`` has
+those of the papers, ``haren/dispatch/`` the ways threads get work, ``haren/spe.py`` what an engine must offer.
 """
 
-from haren.dispatch import Dedicated, Dispatch, Pool
+import haren.policies as _builtin  # noqa: F401  (first: the function of this name, below, goes before it)
+from haren import assign
+from haren.dispatch import Bound, Dedicated, Dispatch, Pool
+from haren.errors import PolicyError, PolicyWarning, PythonFallbackWarning
 from haren.execution import Execution
-from haren.graph import Graph
+from haren.features import FEATURES, Feature
+from haren.graph import Graph, GraphArrays, downstream, upstream
+from haren.numbers import draw
+from haren.policy import Policy
+from haren.registry import make, policies, register
 from haren.spe import Engine
+from haren.trace import Trace
 
-__all__ = ["Dedicated", "Dispatch", "Engine", "Execution", "Graph", "Pool"]
+__all__ = [
+    "FEATURES",
+    "Bound",
+    "Dedicated",
+    "Dispatch",
+    "Engine",
+    "Execution",
+    "Feature",
+    "Graph",
+    "GraphArrays",
+    "Policy",
+    "PolicyError",
+    "PolicyWarning",
+    "Pool",
+    "PythonFallbackWarning",
+    "Trace",
+    "assign",
+    "downstream",
+    "draw",
+    "make",
+    "policies",
+    "register",
+    "upstream",
+]

@@ -11,8 +11,7 @@ A watermark is read before the cursor it belongs to, so whatever it promises has
 from numba import njit
 
 from enjima.memory import layout as at
-from enjima.native.raw import add_to
-from haren.native.atomics import load, load_acquire, store, store_release
+from haren.native.atomics import add_to, load, load_acquire, store, store_release
 from haren.native.clock import ring
 
 

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from enjima.native import sinks, transfer
+from enjima.native import measure, sinks, transfer
 from enjima.native.channel import hand_over as add_chunk
 from enjima.native.raw import release
 from haren.native.compiler import Native, compile_native
@@ -25,6 +25,7 @@ def _free(address):
 _GENERIC: dict[str, tuple[Callable, int]] = {
     "ready_at": (transfer.ready_at, 3),
     "run": (transfer.run, 3),
+    "measure": (measure.measure, 4),
     "collect": (sinks.collect, 7),
     "discard": (sinks.discard, 7),
     "hand_over": (_hand_over, 2),

@@ -7,8 +7,8 @@ order of arrival is kept beside it, so results do not depend on how keys hash.
 from numba import int64, njit, uint64
 
 from enjima.native import words as w
-from enjima.native.raw import add_to, copy, reallocate
-from haren.native.atomics import load, store
+from enjima.native.raw import copy, reallocate
+from haren.native.atomics import add_to, load, store
 
 GOLDEN = -7046029254386353131  # 2**64 / golden ratio, odd, as a signed word
 

@@ -17,8 +17,8 @@ from numba.extending import overload
 from enjima.memory import layout
 from enjima.native import hashing
 from enjima.native import words as w
-from enjima.native.raw import add_to, copy, pointer, reallocate
-from haren.native.atomics import load, store
+from enjima.native.raw import copy, reallocate
+from haren.native.atomics import add_to, load, pointer, store
 from haren.native.compiler import Native, compile_native
 
 __all__ = ["NumbaError", "compile_kernel", "jit_user_function", "result_type"]

@@ -20,8 +20,8 @@ from enjima.native.channel import (
     read_shift,
     readable,
 )
-from enjima.native.raw import add_to, copy, reallocate
-from haren.native.atomics import load, store
+from enjima.native.raw import copy, reallocate
+from haren.native.atomics import add_to, load, store
 
 
 @njit

@@ -3,26 +3,16 @@
 from pathlib import Path
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from haren.native.atomics import WORD, load, store
+from haren.native.atomics import WORD
 from haren.native.compiler import register_sources
 
 register_sources(Path(__file__).parent)
 register_sources(Path(__file__).parent.parent / "memory")
 
 _BYTE = ir.IntType(8).as_pointer()
-
-
-@intrinsic
-def pointer(typingctx, address):
-    """``address`` as a pointer, for ``numba.carray``."""
-
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], _BYTE)
-
-    return types.voidptr(types.int64), codegen
 
 
 @intrinsic
@@ -65,19 +55,3 @@ def release(typingctx, address):
         return context.get_dummy_value()
 
     return types.none(types.int64), codegen
-
-
-@intrinsic
-def as_float(typingctx, bits):
-    """The float64 whose bits these are."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
-
-
-@njit
-def add_to(address, amount):
-    """Add to a word only this thread writes."""
-    store(address, load(address) + amount)

@@ -3,8 +3,8 @@
 from numba import njit
 
 from enjima.native import words as w
-from enjima.native.raw import add_to, copy, reallocate
-from haren.native.atomics import load, store, store_release
+from enjima.native.raw import copy, reallocate
+from haren.native.atomics import add_to, load, store, store_release
 
 # the words of a collecting sink; its segments double in size and never move, so they can be read meanwhile
 KEPT = 0  # events kept, published

@@ -30,10 +30,10 @@ from enjima.native.channel import (
     write_origins,
     write_place,
 )
-from enjima.native.histogram import record
+from haren.native.histogram import record
 from enjima.native.ports import can_merge, keep_failed_event, make_room, merged_marker_due, offer_all, use_all
-from enjima.native.raw import add_to, as_float, copy, pointer
-from haren.native.atomics import call, load, load_acquire, store, store_release
+from enjima.native.raw import copy
+from haren.native.atomics import add_to, as_float, call, load, load_acquire, pointer, store, store_release
 from haren.native.clock import monotonic_ns, ring
 
 UNLIMITED = 1 << 40

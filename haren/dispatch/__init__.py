@@ -1,7 +1,27 @@
 """Dispatch styles: how a worker gets its next piece of work."""
 
-from haren.dispatch.dedicated import Dedicated
-from haren.dispatch.dispatch import Dispatch
-from haren.dispatch.pool import Pool
+from typing import Any
 
-__all__ = ["Dedicated", "Dispatch", "Pool"]
+from haren.dispatch.bound import Bound
+from haren.dispatch.dedicated import Dedicated
+from haren.dispatch.dispatch import Dispatch, Installed
+from haren.dispatch.pool import Pool
+from haren.policy import Policy
+
+__all__ = ["Bound", "Dedicated", "Dispatch", "Installed", "Pool", "dispatch_for"]
+
+
+def dispatch_for(how: Any) -> Dispatch:
+    """A dispatch from what users write: one, a policy, the name of one, or None for the plain pool."""
+    from haren.registry import make
+
+    if how is None:
+        return Pool()
+    if isinstance(how, Dispatch):
+        return how
+    if not isinstance(how, (str, Policy)):
+        raise ValueError(
+            f"{how!r} is neither a policy, nor the name of one, nor a dispatch such as haren.Pool()"
+        )
+    policy = make(how)
+    return Bound(policy) if policy.dispatch == "bound" else Dedicated(policy)

@@ -3,46 +3,66 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from haren.graph import Graph
 
 if TYPE_CHECKING:
+    from haren.execution import Execution
     from haren.native.compiler import Native
 
-__all__ = ["Dispatch", "compiled"]
+__all__ = ["Dispatch", "Installed", "compiled"]
 
 TURN_LIMIT_NS = 1_000_000  # a turn of a slow operator is shortened to about this
 
 
-class Dispatch(ABC):
-    """A dispatch: memory of its own, and three native functions over it (see `haren.native.worker`).
+@dataclass
+class Installed:
+    """A dispatch in one run: its memory, and the native functions over it (see `haren.native.worker`)."""
 
-    It is a description, not a run: one object may serve any number of executions, after each other or at
-    once, so what belongs to a run is in the memory that `install` makes anew for each.
-    """
+    words: np.ndarray  # what the functions are given
+    functions: tuple[int, int, int]  # the addresses of next, spare and done
+    keep: Any = None  # what the words point to
+    rounds: int = 0  # address of the words of a scheduling task that all threads meet for; 0: there is none
+
+    def started(self, execution: Execution) -> None:
+        """The workers are about to start; a dispatch may add threads of its own."""
+
+    def stopped(self) -> None:
+        """The workers have ended."""
+
+    def check(self) -> None:
+        """Raise what went wrong in the run, if it must be raised."""
+
+
+class Dispatch(ABC):
+    """A way to hand out work. A description, not a run: one object may serve any number of executions,
+    after each other or at once, so what belongs to a run is in what `install` makes anew for each."""
 
     own_bells = False
     """Whether each worker sleeps on a bell of its own (thread i: bell i); else they share one."""
+    period_ns = 0
+    """How often all threads meet in a scheduling task; 0: never."""
 
     def workers(self, graph: Graph, threads: int) -> int:
         """How many worker threads a run has, if the user asks for ``threads``."""
         return threads
 
     @abstractmethod
-    def install(self, graph: Graph, threads: int) -> tuple[np.ndarray, ...]:
-        """The dispatch's memory for one run: the words its functions are given, and what they point to.
+    def install(
+        self, graph: Graph, threads: int, former: Installed | None = None, kept: Sequence[int] = ()
+    ) -> Installed:
+        """The dispatch's memory for one run; ``threads`` is the number of `workers`.
 
-        ``threads`` is the number of `workers`.
+        After a change, ``former`` is what was installed before and ``kept`` has the former number of each
+        operator, -1 if it is new.
         """
-
-    @abstractmethod
-    def functions(self) -> tuple[int, int, int]:
-        """The addresses of ``next``, ``spare`` and ``done``; they stay valid."""
 
 
 @cache

@@ -7,9 +7,11 @@ events fits a core's cache; threads that share a query take turns of ``shared_qu
 throughput, but were seen to let latency swing at half load.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from haren.dispatch.dispatch import TURN_LIMIT_NS, Dispatch, compiled
+from haren.dispatch.dispatch import TURN_LIMIT_NS, Dispatch, Installed, compiled
 from haren.graph import Graph
 from haren.memory import address
 
@@ -42,7 +44,11 @@ class Pool(Dispatch):
         self.shared_quantum = shared_quantum
         self.slice_ns = int(slice_ms * 1e6)
 
-    def install(self, graph: Graph, threads: int) -> tuple[np.ndarray, ...]:
+    def install(
+        self, graph: Graph, threads: int, former: Installed | None = None, kept: Sequence[int] = ()
+    ) -> Installed:
+        from haren.native import pool as decisions
+
         bounds = np.array([graph.bounds(q) for q in range(graph.query_count)], np.int64)
         occupancy = np.zeros((graph.query_count, 8), np.int64)
         records = np.zeros((threads, 8), np.int64)
@@ -50,9 +56,4 @@ class Pool(Dispatch):
         parts = map(address, (bounds, occupancy, records))
         limits = (self.slice_ns, self.quantum, self.shared_quantum, TURN_LIMIT_NS)
         pool = np.array([len(bounds), *parts, *limits], np.int64)
-        return pool, bounds, occupancy, records
-
-    def functions(self) -> tuple[int, int, int]:
-        from haren.native import pool
-
-        return compiled(pool)
+        return Installed(pool, compiled(decisions), (bounds, occupancy, records))

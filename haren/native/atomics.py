@@ -6,7 +6,7 @@ intrinsics are all the LLVM the schedulers need. The orders are written for a we
 """
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 WORD = ir.IntType(64)
@@ -102,3 +102,39 @@ def call(typingctx, address, arguments):
         return builder.call(_pointer(builder, args[0], function), values)
 
     return types.int64(types.int64, types.UniTuple(types.int64, count)), codegen
+
+
+@njit
+def add_to(address, amount):
+    """Add to a word only this thread writes."""
+    store(address, load(address) + amount)
+
+
+@intrinsic
+def pointer(typingctx, address):
+    """``address`` as a pointer, for ``numba.carray``."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), codegen
+
+
+@intrinsic
+def as_float(typingctx, bits):
+    """The float64 whose bits these are."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen
+
+
+@intrinsic
+def as_bits(typingctx, number):
+    """The bits of a float64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], WORD)
+
+    return types.int64(types.float64), codegen

@@ -126,6 +126,8 @@ def _feed(digest: Any, value: Any, seen: set[int], names: frozenset[str] = froze
         _feed_function(digest, value.py_func, seen)
     elif isinstance(value, types.ModuleType):
         _feed_module(digest, value, seen, names)
+    elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+        _feed(digest, (value.__qualname__, value._fields), seen)
     elif isinstance(value, type) and issubclass(value, enum.Enum):
         _feed(digest, [(name, member.value) for name, member in value.__members__.items()], seen)
     elif isinstance(value, enum.Enum):

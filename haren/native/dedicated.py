@@ -10,7 +10,7 @@ holds for two neighbours of which both must act (news and room): the one whose f
 from numba import njit
 
 from haren.dispatch import dedicated as d
-from haren.native import worker as w
+from haren.native import words as w
 from haren.native.atomics import call, fence, load, load_acquire, store
 from haren.native.clock import BELL_BYTES, BELL_SLEEPERS, ring
 from haren.native.turns import claim, quota, release

@@ -3,7 +3,7 @@
 from numba import njit
 
 from haren.dispatch import pool as p
-from haren.native import worker as w
+from haren.native import words as w
 from haren.native.atomics import call, fetch_add, load, load_acquire, store
 from haren.native.turns import claim, claim_of, quota, release
 

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-from haren.native import worker as w
+from haren.native import words as w
 from haren.native.atomics import compare_exchange, load, store_release
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import enjima as en
-from enjima.latency import Histogram, upper_bounds
-from enjima.native.histogram import record
+from haren.latency import Histogram, upper_bounds
+from haren.native.histogram import record
 from haren.native.compiler import compile_native
 from tests.enjima.conftest import make_events
 

@@ -6,8 +6,7 @@ and without allocating, and two snapshots can be subtracted to cut warm-up and c
 
 from numba import njit
 
-from enjima.native.raw import add_to
-from haren.native.atomics import load, store
+from haren.native.atomics import add_to, load, store
 
 COUNT = 0
 SUM = 8

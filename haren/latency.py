@@ -18,7 +18,7 @@ HEADER = 4  # count, sum, minimum, maximum
 
 
 class Histogram:
-    """Native memory that sinks record into (see `enjima.native.histogram`)."""
+    """Native memory that sinks record into (see `haren.native.histogram`)."""
 
     def __init__(self) -> None:
         self.words = lines(-(-(HEADER + BUCKET_COUNT) // 8))
