@@ -144,8 +144,8 @@ FEATURES = _table(
             intrinsic=True, smoothing=0.3),
     Feature("last_scheduled", unit="ns", what="when its last run ended"),
     Feature("head_time", unit="ns", depends=("upstream",), empty=INF, start=INF,
-            what="clock time of the oldest event that waits; of a source, when its next event is meant to be, "
-            "or when it last ran if it has no rate; over several inputs the earliest"),
+            what="clock time of the oldest event that waits; of a source with a rate, when its next "
+            "event is meant to be; over several inputs the earliest"),
     Feature("average_arrival", unit="ns", depends=("upstream",), empty=INF, start=INF,
             what="clock time halfway between the oldest and the newest event that wait"),
     Feature("pending", unit="events", dtype="i8", depends=("upstream",), arrivals=True,

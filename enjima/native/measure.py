@@ -42,13 +42,11 @@ def _of_source(op, source, which, now):
         if ns_per_event > 0.0 and load(source + w.STARTED) > 0:
             limit = min(limit, int((now - load(source + w.STARTED)) / ns_per_event) + 1)
         return max(limit - position, 0)
-    if load(op + w.DONE) != 0:
-        return at.NEVER
+    if load(op + w.DONE) != 0 or ns_per_event == 0.0:
+        return at.NEVER  # without a rate an event comes to be when it is emitted, so that none waits
     if which == spe.TAIL_TIME:
         return now
-    if ns_per_event > 0.0:
-        return load(source + w.STARTED) + int(position * ns_per_event)
-    return load(source + w.NEXT_RUN) - load(source + w.GRANULARITY)
+    return load(source + w.STARTED) + int(position * ns_per_event)
 
 
 @njit

@@ -58,6 +58,7 @@ ARRIVED = 256  # threads at the barrier
 IN_ROUND = 320  # 1 while the sequential part of T_S runs
 ROUND = 328  # how many there were
 MISTAKES = 336
+GENERATION = 352  # grows when the sequential part is done: what threads at the barrier wait for
 VIOLATIONS = 344  # of what CHECK asserts
 BOUND_BYTES = 384
 
@@ -76,6 +77,7 @@ IDLE_UNTIL = 80
 SPARE = 88  # address: room for sorting
 ANSWER = 96  # where eligible and quantum put their answers
 ROUNDS_TAKEN = 104
+SLOW_ROUNDS = 112  # how many in a row took longer than the period
 TOTALS = 128  # the sums of the rows below
 RECORD_BYTES = 384
 
@@ -84,6 +86,7 @@ NUMBER, STARTED, REFRESH_NS, COORDINATE_NS, UPDATE_NS, ASSIGN_NS, PRIORITY_NS, S
 TOTAL_NS, CPU_NS, COORDINATE_CPU_NS, EXECUTED, FLAGGED, UPDATED, FULL, SEQUENTIAL = range(64, 128, 8)
 ROW_BYTES = 128
 KEPT_ROUNDS = 2048
+SLOW = 3  # so many slow rounds in a row are the policy's fault
 
 # the words of the phases' addresses
 REFRESH, UPDATE, ASSIGN, PRIORITISE, SORT = range(0, 40, 8)
@@ -271,7 +274,7 @@ class Schedule(Installed):
 
         if role == ROLE_SLOW:
             return PolicyError(
-                f"policy {self.policy.name!r}: a scheduling task took {code / 1e6:.1f} ms, longer than its "
+                f"policy {self.policy.name!r}: scheduling tasks take {code / 1e6:.1f} ms, longer than the "
                 f"period of {self.bound.period_ns / 1e6:g} ms: take a longer period or a faster function",
                 policy=self.policy.name, function="slow",
             )  # fmt: skip

@@ -14,6 +14,7 @@ from haren.native.atomics import (
     add_to,
     as_float,
     call,
+    fence,
     fetch_add,
     load,
     load_acquire,
@@ -279,7 +280,7 @@ def take_part(worker, began):
     """Go through T_S with the other threads; the clock time at its end. Stops short if the run is stopped.
 
     The last thread to arrive does the sequential part (t* of the paper) while the others wait: entry and
-    exit barrier in one, since the ticket of the bell changes only when it is done.
+    exit barrier in one. The bell only wakes the others, who look at the generation: anyone may ring it.
     """
     dispatch = load(worker + w.DISPATCH)
     rounds = load(worker + w.ROUNDS)
@@ -290,7 +291,7 @@ def take_part(worker, began):
     call(load(rounds + b.REFRESH), (dispatch, worker, began))
     refreshed = monotonic_ns()
     cpu_entry = thread_cpu_ns()
-    ticket = load_acquire(bell)
+    generation = load_acquire(dispatch + b.GENERATION)
     sequential = 0
     updated = refreshed
     assigned = refreshed
@@ -305,15 +306,17 @@ def take_part(worker, began):
         updated, assigned = updated - entered, assigned - updated
         store_release(dispatch + b.ARRIVED, 0)
         store_release(dispatch + b.IN_ROUND, 0)
-        fetch_add(bell, 1)
+        store_release(dispatch + b.GENERATION, generation + 1)
         ring(bell, 2**31 - 1)
     else:
         fetch_add(bell + BELL_SLEEPERS, 1)
-        while load_acquire(bell) == ticket:
+        while load_acquire(dispatch + b.GENERATION) == generation:
             if load_acquire(load(worker + w.STOP)) != 0:
-                fetch_add(bell + BELL_SLEEPERS, -1)
-                return monotonic_ns()
-            sleep(bell, ticket, 100_000_000)
+                break
+            ticket = load_acquire(bell)
+            fence()
+            if load_acquire(dispatch + b.GENERATION) == generation:
+                sleep(bell, ticket, 100_000_000)
         fetch_add(bell + BELL_SLEEPERS, -1)
         updated, assigned = 0, 0
     if load_acquire(load(worker + w.STOP)) != 0:
@@ -349,5 +352,9 @@ def finish_row(dispatch, worker, row):
         add_to(record + b.TOTALS + offset, load(row + offset))
     longest = load(row + b.UPDATE_NS) + load(row + b.ASSIGN_NS)
     longest = max(longest, load(row + b.PRIORITY_NS))
-    if longest > load(dispatch + b.PERIOD_NS):
+    if longest <= load(dispatch + b.PERIOD_NS):
+        store(record + b.SLOW_ROUNDS, 0)
+        return
+    add_to(record + b.SLOW_ROUNDS, 1)
+    if load(record + b.SLOW_ROUNDS) >= b.SLOW:  # one may be slow because the thread had lost its core
         report(dispatch, b.ROLE_SLOW, longest, load(row + b.STARTED))
