@@ -69,9 +69,7 @@ class Runtime:
 
     # -- changes while queries run ----------------------------------------------------------------
 
-    def update(
-        self, *, threads: int | None = None, policy: Dispatch | Policy | str | None = None
-    ) -> None:
+    def update(self, *, threads: int | None = None, policy: Dispatch | Policy | str | None = None) -> None:
         """Let the queries that were built since the environment was started join those that run.
 
         ``threads`` and ``policy`` change, for this run, how many threads there are and how they get work.
@@ -188,9 +186,7 @@ class Runtime:
             _sleep(finished, started + seconds)
         return first, last
 
-    def start(
-        self, *, sample_every: float = 0.1, policy: Dispatch | Policy | str | None = None
-    ) -> None:
+    def start(self, *, sample_every: float = 0.1, policy: Dispatch | Policy | str | None = None) -> None:
         """Start all queries and return; `stop` ends them."""
         if self._engine is not None:
             raise GraphError("this environment is running already; stop() it first")

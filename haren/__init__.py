@@ -17,6 +17,7 @@ from haren.policy import Policy
 from haren.registry import make, policies, register
 from haren.spe import Engine
 from haren.trace import Trace
+from haren.virtual import Simulation
 
 __all__ = [
     "FEATURES",
@@ -33,6 +34,7 @@ __all__ = [
     "PolicyWarning",
     "Pool",
     "PythonFallbackWarning",
+    "Simulation",
     "Trace",
     "assign",
     "downstream",

@@ -60,7 +60,9 @@ class Feature:
         if self.function is not None and not callable(self.function):
             raise PolicyError(f"feature {self.name!r}: {self.function!r} is not a function")
         if self.reads not in (None, "upstream", "downstream", "both"):
-            raise PolicyError(f"feature {self.name!r}: reads={self.reads!r}; 'upstream', 'downstream', 'both'")
+            raise PolicyError(
+                f"feature {self.name!r}: reads={self.reads!r}; 'upstream', 'downstream', 'both'"
+            )
         if self.dtype not in ("f8", "i8"):
             raise PolicyError(f"feature {self.name!r}: dtype={self.dtype!r}; 'f8' or 'i8'")
 

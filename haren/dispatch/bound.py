@@ -21,6 +21,7 @@ from haren.errors import PolicyError, PolicyWarning
 from haren.graph import Graph, adjacency
 from haren.matrix import Matrix
 from haren.memory import address, lines
+from haren.numbers import MODULUS, draw
 from haren.policy import Policy
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ class Schedule(Installed):
         self.dims, count = self.code.dims, len(graph)
         self.priorities = np.zeros((count, self.dims))
         self._evaluated = np.zeros((count, self.dims))
-        self.assignment = np.random.default_rng(bound.seed).integers(0, threads, count)
+        first = 1 + bound.seed % (MODULUS - 1)
+        self.assignment = np.array([draw(first, op) % threads for op in range(count)], np.int64)
         self._proposed = np.zeros(count, np.int64)
         self._neighbours = adjacency(neighbours_of(graph, op) for op in range(count))
         self.statistics = lines(KEPT_ROUNDS * threads * ROW_BYTES // 64).reshape(-1, threads, ROW_BYTES // 8)

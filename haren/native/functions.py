@@ -260,7 +260,9 @@ class Functions:
         check = f"    if len(v) != {self.dims}:\n        raise ValueError\n"
         exec(f"def as_floats(v):\n{check}    return ({numbers_},)", scope)
         scope["as_floats"] = njit(scope["as_floats"])
-        exec(compile(head + textwrap.indent(textwrap.dedent(source), "    "), "<haren policy>", "exec"), scope)
+        exec(
+            compile(head + textwrap.indent(textwrap.dedent(source), "    "), "<haren policy>", "exec"), scope
+        )
         return compile_native(scope["evaluate"], SIGNATURE)
 
     # -- the same in Python -----------------------------------------------------------------------
