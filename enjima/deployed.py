@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from enjima.errors import QueryError
-from haren.latency import Histogram
 from enjima.memory import Allocator, Channel
 from enjima.memory import layout as at
 from enjima.native import words as w
@@ -15,6 +14,7 @@ from enjima.operators.merge import Merger
 from enjima.operators.operator import Instance, Operator
 from enjima.operators.source import IteratorSource, SourceInstance
 from enjima.plan import QueryPlan
+from haren.latency import Histogram
 from haren.memory import address, lines
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from enjima.native import words as w
 from enjima.operators.operator import Operator
 from enjima.plan import QueryPlan
 from enjima.stall import StallWatch
-from haren import Dispatch, Execution, Graph, Policy
+from haren import Dispatch, Execution, Graph, Policy, PolicyError
 from haren.dispatch import dispatch_for
 from haren.execution import TRACE_ROWS
 from haren.memory import address, lines
+from haren.trace import Recording
 
 __all__ = ["Engine"]
 
@@ -339,6 +340,16 @@ class Engine:
             return {one: np.zeros(3, np.int64) for one in deployed}
         counted = self.execution.operator_statistics()[:, :3]
         return {one: counted[index] for index, one in enumerate(deployed)}
+
+    @property
+    def recording(self) -> Recording:
+        """What workers did so far, without the memory they did it in."""
+        return Recording() if self.execution is None else self.execution.recorded()
+
+    @property
+    def policy_errors(self) -> list[PolicyError]:
+        """What went wrong in the policy while the run went on."""
+        return [] if self.execution is None else self.execution.policy_errors
 
     def worker_counts(self) -> np.ndarray:
         """Per worker: busy nanoseconds, sleeps, decisions."""

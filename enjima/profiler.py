@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from enjima.deployed import Deployed, RunningQuery
 from enjima.engine import Engine, errors_of
 from enjima.errors import QueryError
-from haren import PolicyError, Trace
-from haren.latency import EMPTY, Snapshot
 from enjima.native import words as w
 from enjima.operators.source import Source, SourceInstance
+from haren import PolicyError, Trace
+from haren.latency import EMPTY, Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +168,8 @@ class RunResult:
             for up, channel in zip(one.upstream, one.inputs, strict=True)
         ]
         self._workers = engine.worker_counts()
-        self._execution = engine.execution
+        self._recording = engine.recording
+        self.policy_errors: list[PolicyError] = engine.policy_errors
         self.errors: list[QueryError] = errors_of(queries)
         self.seconds = (last.at_ns - first.at_ns) / 1e9
         self.process: dict[str, float] = {
@@ -258,21 +259,14 @@ class RunResult:
         return pd.DataFrame(self._samples)
 
     @cached_property
-    def trace(self) -> "Trace":
-        """The turns that threads remember: ``trace.frame``, ``trace.explain(...)``, ``trace.to_perfetto(...)``."""
-        return self._execution.trace if self._execution is not None else Trace([])
+    def trace(self) -> Trace:
+        """The turns that threads remember: ``.frame``, ``.explain(...)``, ``.to_perfetto(...)``."""
+        return self._recording.trace()
 
     @cached_property
     def rounds(self) -> "pd.DataFrame":
         """Per scheduling task T_S and thread, over the whole run: what each phase took and refreshed."""
-        import pandas as pd
-
-        return self._execution.rounds if self._execution is not None else pd.DataFrame()
-
-    @property
-    def policy_errors(self) -> list[PolicyError]:
-        """What went wrong in the policy while the run went on, the first thousand."""
-        return getattr(getattr(self._execution, "installed", None), "mistakes", [])
+        return self._recording.rounds()
 
     def __repr__(self) -> str:
         failed = f", {len(self.errors)} failed" if self.errors else ""

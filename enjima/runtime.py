@@ -147,7 +147,7 @@ class Runtime:
     ) -> RunResult:
         """Run all queries to the end of their streams, or end the streams after ``seconds`` and drain.
 
-        ``policy`` is how threads get work in this run: a `haren.Policy` or its name (``haren.policies()``), or
+        ``policy`` is how threads get work in this run: a `haren.Policy` or its name (`haren.policies`), or
         `haren.Bound` around one for its parameters; default: the environment's dispatch.
         ``warmup`` and ``cooldown`` seconds are cut from what the result reports. A query that fails stops
         alone; when the others are done its `QueryError` is raised (``on_error="record"``: kept in

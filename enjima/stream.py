@@ -59,8 +59,8 @@ class Environment(Runtime):
     (when they are full the writer waits: back-pressure); ``marker_interval`` seconds between latency
     markers (0: one per source batch, None: none); ``granularity`` the shortest time in seconds between two
     turns of a paced source; ``dispatch`` how threads get work (default: `haren.Pool`; `haren.Dedicated`: a
-    thread for each operator, whatever ``threads`` says; or a policy, see `run`); ``trace`` how many turns each
-    thread remembers for ``result.trace`` (0: none).
+    thread for each operator, whatever ``threads`` says; or a policy, see `run`); ``trace`` how many turns
+    each thread remembers for ``result.trace`` (0: none).
 
     ``memory`` is "blocks", or "queue" to pass events on one at a time; ``lend=False`` lets array sources copy
     their events as they must into queues. An operator with several inputs whose events wait ``stall_timeout``
@@ -86,8 +86,8 @@ class Environment(Runtime):
         ``rate`` is in events/s (None: as fast as possible). ``time`` names the field of event time, an
         integer in ``time_unit`` that never decreases. ``loop`` replays an array for ever (True) or so many
         times, event times shifted on. ``count`` ends a function's stream. ``query`` names the query;
-        ``query_class`` is a whole number, higher for a more urgent one, that policies may use. An array is not
-        copied: leave it unchanged while the query runs.
+        ``query_class`` is a whole number, higher for a more urgent one, that policies may use. An array is
+        not copied: leave it unchanged while the query runs.
         """
         if time_unit not in TIME_UNITS:
             raise SchemaError(f"time_unit={time_unit!r}; one of {', '.join(TIME_UNITS)}")

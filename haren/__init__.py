@@ -2,7 +2,7 @@
 
 It knows operators, streams, threads and time, and nothing of events; any engine that offers the contract
 of `haren.spe` can be scheduled. START HERE: ``haren/policy.py`` to write a policy; ``haren/policies/`` has
-those of the papers, ``haren/dispatch/`` the ways threads get work, ``haren/spe.py`` what an engine must offer.
+those of the papers, ``haren/dispatch/`` the ways threads get work, ``haren/spe.py`` what an engine offers.
 """
 
 import haren.policies as _builtin  # noqa: F401  (first: the function of this name, below, goes before it)

@@ -6,8 +6,8 @@ __all__ = ["PolicyError", "PolicyWarning", "PythonFallbackWarning"]
 class PolicyError(ValueError):
     """A policy, or what it returned, does not keep its contract.
 
-    ``policy`` names it, ``function`` is "f", "g", "eligible", "quantum" or the name of a feature, ``operator``
-    the operator it was called for, if there was one. What the function itself raised is the cause.
+    ``policy`` names it, ``function`` is "f", "g", "eligible", "quantum" or the name of a feature,
+    ``operator`` the operator it was called for, if there was one. What the function raised is the cause.
     """
 
     def __init__(self, message: str, *, policy: str = "", function: str = "", operator: str | None = None):

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from haren.dispatch import Dispatch, Installed, dispatch_for
+from haren.errors import PolicyError
 from haren.memory import address, lines
 from haren.policy import Policy
 from haren.spe import NativeEngine
-from haren.trace import Recording
+from haren.trace import Recording, Trace
 
 __all__ = ["TRACE_ROWS", "Execution"]
 
@@ -67,7 +68,8 @@ class Execution:
         graph = self.engine.graph
         threads = self.dispatch.workers(graph, self._asked)
         installed = self.dispatch.install(graph, threads, former.installed if former else None, kept)
-        bells = lines((threads if self.dispatch.own_bells else 1) + 1).reshape(-1, 8)  # and the barrier's
+        sleepers = threads if self.dispatch.own_bells else 1
+        bells = lines(sleepers + (installed.rounds != 0)).reshape(-1, 8)  # the last is that of the barrier
         operators = lines(2 * len(graph)).reshape(-1, w.OPERATOR_BYTES // 8)
         workers = lines(threads * (w.WORKER_BYTES // 64)).reshape(-1, w.WORKER_BYTES // 8)
         rings = np.zeros((threads, self._trace_rows, w.TRACE_BYTES // 8), np.int64)
@@ -241,15 +243,24 @@ class Execution:
 
     # -- what it did ------------------------------------------------------------------------------
 
+    def recorded(self) -> Recording:
+        """What is remembered of the run so far."""
+        return self.recording.with_present(self)
+
     @property
-    def trace(self) -> Any:
-        """The runs that the threads remember: a `haren.Trace`."""
-        return self.recording.trace(self)
+    def trace(self) -> Trace:
+        """The runs that the threads remember."""
+        return self.recorded().trace()
 
     @property
     def rounds(self) -> Any:
         """What every scheduling task took, per thread: a DataFrame; see `haren.trace.ROUND_COLUMNS`."""
-        return self.recording.rounds(self)
+        return self.recorded().rounds()
+
+    @property
+    def policy_errors(self) -> list[PolicyError]:
+        """What went wrong in the policy while the run went on, the first thousand."""
+        return getattr(self.installed, "mistakes", [])
 
     def operator_statistics(self) -> np.ndarray:
         """Per operator: runs, busy nanoseconds, events, clock time of the last run's end."""

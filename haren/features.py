@@ -4,7 +4,7 @@ Measured features come from the engine (`haren.spe`) and the worker loop, and ar
 task T_S, only where they can have changed. Derived ones are functions of others, computed once a round for
 the operators concerned. A user's own feature is a derived one:
 
-    work = haren.Feature("work", lambda op, F: F.pending[op] * F.cost[op], needs=["pending", "cost"], unit="ns")
+    work = haren.Feature("work", lambda op, F: F.pending[op] * F.cost[op], needs=["pending", "cost"])
     haren.Policy("most-work", g=lambda op, F: F.work[op], features=[work])
 
 Times are nanoseconds of the scheduler's clock. Averages weigh the newest round with ``smoothing``; the first
@@ -35,14 +35,14 @@ class Feature:
 
     ``function(op, F)`` or ``function(op, F, graph)`` computes it from the features it ``needs``. With
     ``reads="downstream"`` (or "upstream") it may also read features of all operators downstream, itself
-    included: those are computed before. ``static``: computed once, when an operator is deployed.
+    included: those are computed before. Another set of operators is given by a function ``reads(op, graph)``.
     """
 
     name: str
     function: Callable | None = None
     needs: tuple[str, ...] = ()
     unit: str = ""
-    reads: Literal["upstream", "downstream", "both"] | None = None
+    reads: Literal["upstream", "downstream"] | Callable | None = None
     what: str = ""
     dtype: Literal["f8", "i8"] = "f8"
     static: bool = False
@@ -59,9 +59,9 @@ class Feature:
             raise PolicyError(f"feature {self.name!r}: a name is an identifier, to be read as F.{self.name}")
         if self.function is not None and not callable(self.function):
             raise PolicyError(f"feature {self.name!r}: {self.function!r} is not a function")
-        if self.reads not in (None, "upstream", "downstream", "both"):
+        if self.reads not in (None, "upstream", "downstream") and not callable(self.reads):
             raise PolicyError(
-                f"feature {self.name!r}: reads={self.reads!r}; 'upstream', 'downstream', 'both'"
+                f"feature {self.name!r}: reads={self.reads!r}; 'upstream', 'downstream', or a function"
             )
         if self.dtype not in ("f8", "i8"):
             raise PolicyError(f"feature {self.name!r}: dtype={self.dtype!r}; 'f8' or 'i8'")
@@ -237,10 +237,13 @@ def dependents(features: Sequence[Feature], graph: Graph) -> np.ndarray:
                 own |= near[direction]
         else:
             read = same.copy()  # [j, k]: the value of k is made of features of j
-            if feature.reads in ("downstream", "both"):
+            if feature.reads == "downstream":
                 read |= far.T
-            if feature.reads in ("upstream", "both"):
+            elif feature.reads == "upstream":
                 read |= far
+            elif feature.reads is not None:
+                for op in range(count):
+                    read[list(feature.reads(op, arrays)), op] = True
             needed = np.zeros_like(same)
             for need in feature.needs:
                 needed |= changes[need]

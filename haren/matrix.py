@@ -1,7 +1,7 @@
 """The shared memory of the scheduling task: the feature matrix F, the dependencies D, the flags U.
 
-Values lie feature by feature, one word per operator, so that ``F.cost`` is an array for compiled and for plain
-Python functions alike. `haren.native.features` refreshes them, `haren.native.functions` reads them.
+Values lie feature by feature, one word per operator, so that ``F.cost`` is an array for compiled and for
+plain Python functions alike. `haren.native.features` refreshes them, `haren.native.functions` reads them.
 """
 
 from collections import namedtuple
@@ -66,7 +66,7 @@ ENTRY_BYTES = 32
 
 def features_type(names: Sequence[str]) -> Any:
     """The type of F for a function that sees these features."""
-    return namedtuple("F", names)  # type: ignore[misc]
+    return namedtuple("F", names)
 
 
 class Column(np.ndarray):

@@ -89,8 +89,8 @@ class NiceThreads(Installed):
             except PermissionError as error:
                 raise PolicyError(
                     f"policy {self.schedule.policy.name!r}: the thread of operator "
-                    f"{self.schedule.graph.names[op]!r} may not go from nice {self.values[op]} to {value}: run "
-                    "as root, or with CAP_SYS_NICE, or raise the limit (ulimit -e)",
+                    f"{self.schedule.graph.names[op]!r} may not go from nice {self.values[op]} to {value}: "
+                    "run as root, or with CAP_SYS_NICE, or raise the limit (ulimit -e)",
                     policy=self.schedule.policy.name,
                 ) from error
             self.values[op] = value

@@ -35,6 +35,7 @@ schedule, slower. A function that fails while queries run leaves the last good s
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from haren import assign
@@ -130,9 +131,8 @@ def _attributes(function: Any, name: str) -> list[str]:
     if code is None:
         return []
     steps = list(dis.get_instructions(code))
-    pairs = zip(steps, steps[1:], strict=False)
     return [
         str(step.argval)
-        for former, step in pairs
+        for former, step in pairwise(steps)
         if former.opname.startswith("LOAD_FAST") and former.argval == name and step.opname == "LOAD_ATTR"
     ]

@@ -63,7 +63,6 @@ class Segment:
     graph: Graph
     rows: list[np.ndarray]  # per thread, oldest first
     rounds: np.ndarray  # rounds, threads, words
-    totals: np.ndarray
     decisions: list[Decisions]
     lost: int  # rows that were overwritten
 
@@ -78,25 +77,20 @@ class Recording:
         """Keep what an execution remembers, because it is going to change."""
         self._past.append(_segment(execution))
 
-    def _segments(self, execution: Any) -> list[Segment]:
-        return [*self._past, *([_segment(execution)] if execution._threads else [])]
+    def with_present(self, execution: Any) -> Recording:
+        """This, and what a running execution remembers now."""
+        made = Recording()
+        made._past = [*self._past, *([_segment(execution)] if execution._threads else [])]
+        return made
 
-    def trace(self, execution: Any) -> Trace:
-        return Trace(self._segments(execution))
+    def trace(self) -> Trace:
+        return Trace(self._past)
 
-    def rounds(self, execution: Any) -> pd.DataFrame:
+    def rounds(self) -> pd.DataFrame:
         import pandas as pd
 
-        frames = [_rounds_frame(segment.rounds) for segment in self._segments(execution)]
+        frames = [_rounds_frame(segment.rounds) for segment in self._past]
         return pd.concat(frames, ignore_index=True) if frames else _rounds_frame(np.zeros((0, 0, 16)))
-
-    def totals(self, execution: Any) -> dict[str, int]:
-        """The sums over all rounds, also those not remembered, and all threads."""
-        names = list(ROUND_COLUMNS)[2:]
-        total = np.zeros(len(names), np.int64)
-        for segment in self._segments(execution):
-            total += segment.totals
-        return dict(zip(names, total.tolist(), strict=True))
 
 
 def _segment(execution: Any) -> Segment:
@@ -108,18 +102,16 @@ def _segment(execution: Any) -> Segment:
         written, size = int(record[w.TRACED // 8]), len(ring)
         first = max(0, written - size)
         lost += first
-        rows.append(ring[np.arange(first, written) % size].copy() if size else ring[:0].copy())
+        rows.append(ring[np.arange(first, written) % size] if size else ring[:0].copy())
     schedule, graph = execution.installed, execution.graph
-    rounds, totals = np.zeros((0, 0, b.ROW_BYTES // 8), np.int64), np.zeros(14, np.int64)
+    rounds = np.zeros((0, 0, b.ROW_BYTES // 8), np.int64)
     decisions: list[Decisions] = []
     if isinstance(schedule, b.Schedule):
         taken = int(schedule.records[:, b.ROUNDS_TAKEN // 8].min())
         first = max(0, taken - b.KEPT_ROUNDS + 1)
         rounds = schedule.statistics[np.arange(first, taken) % b.KEPT_ROUNDS].copy()
-        start = (b.TOTALS + b.REFRESH_NS) // 8
-        totals = schedule.records[:, start : start + 14].sum(axis=0)
         decisions = _decisions(schedule)
-    return Segment(graph, rows, rounds, totals, decisions, lost)
+    return Segment(graph, rows, rounds, decisions, lost)
 
 
 def _decisions(schedule: Any) -> list[Decisions]:
@@ -282,7 +274,7 @@ class Trace:
             }  # fmt: skip
         for segment in self._segments:
             for round_ in _rounds_frame(segment.rounds).to_dict("records"):
-                phases = {key: value for key, value in round_.items() if key.endswith("_ns")}
+                phases = {key: value for key, value in round_.items() if str(key).endswith("_ns")}
                 yield {
                     "ph": "X", "pid": 1, "tid": round_["thread"], "name": "T_S", "cat": "scheduling",
                     "ts": round_["start_ns"] / 1e3, "dur": round_["total_ns"] / 1e3, "args": phases,

@@ -7,8 +7,8 @@
     result = net.run(seconds=10, policy="fcfs", threads=4)
     result.latency; result.operators; result.trace.frame
 
-Deciding is the very code that real threads run (`haren.native`); only time is simulated. The same network, policy
-and seed give the same result, to the byte. A run takes its input when it begins and shows its output when it
+Deciding is the very code that real threads run (`haren.native`); only time is simulated. The same network,
+policy and seed give the same result, to the byte. A run takes its input when it begins and shows its output when it
 ends. The policy "os" is a model of fair time slices here (`haren.dispatch.fair`).
 """
 
@@ -76,7 +76,7 @@ class Simulation:
         query: str | None = None,
         query_class: int = 0,
     ) -> int:
-        """A source, which begins a query: ``count`` events (None: no end), None as rate: as fast as it can."""
+        """A source, which begins a query: ``count`` events (None: no end); rate None: as fast as it can."""
         if rate is not None and not 0 < rate < 1e12:
             raise ValueError(f"rate={rate!r} events/s is out of range; None is as fast as possible")
         if count is not None and count < 0:
@@ -184,7 +184,9 @@ def _virtual(dispatch: Dispatch) -> Dispatch:
     if not isinstance(dispatch, Dedicated):
         return dispatch
     if dispatch.ranks:
-        raise PolicyError("nice values are not modelled on the virtual clock; run this policy on real threads")
+        raise PolicyError(
+            "nice values are not modelled on the virtual clock; run this policy on real threads"
+        )
     return Fair()
 
 
@@ -220,7 +222,9 @@ class _Engine:
                 outputs[up].append(queue)
                 reads[down].append(queue)
         for op, (one, record) in enumerate(zip(self.operators, self.table, strict=True)):
-            capacity = max([one.capacity, *(self.operators[d].capacity for u, d in self.graph.edges if u == op)])
+            capacity = max(
+                [one.capacity, *(self.operators[d].capacity for u, d in self.graph.edges if u == op)]
+            )
             aside = np.zeros(capacity, np.int64)
             read, written = np.array(reads[op] or [0]), np.array(outputs[op] or [0])
             self._keep += [aside, read, written]
@@ -242,7 +246,13 @@ class _Engine:
                 record[offset // 8] = value
         self.code = {
             name: compile_native(getattr(s, name), f"int64({', '.join(['int64'] * arguments)})")
-            for name, arguments in (("ready_at", 3), ("run", 3), ("measure", 4), ("finish", 3), ("duration", 2))
+            for name, arguments in (
+                ("ready_at", 3),
+                ("run", 3),
+                ("measure", 4),
+                ("finish", 3),
+                ("duration", 2),
+            )
         }
         self.handle = address(self.words)
         self.ready_at, self.run, self.measure = (self.code[n].address for n in ("ready_at", "run", "measure"))
@@ -251,7 +261,11 @@ class _Engine:
         from haren.native import simulated as s
 
         ring, words = np.zeros(1 << (capacity - 1).bit_length(), np.int64), lines(s.QUEUE_BYTES // 64)
-        words[s.MASK // 8], words[s.CAPACITY // 8], words[s.RING // 8] = len(ring) - 1, capacity, address(ring)
+        words[s.MASK // 8], words[s.CAPACITY // 8], words[s.RING // 8] = (
+            len(ring) - 1,
+            capacity,
+            address(ring),
+        )
         self._keep += [ring, words]
         return address(words)
 
@@ -313,7 +327,7 @@ class _Run(Execution):
 
 
 class SimulationResult:
-    """What a simulation did, in the tables of a real run: latency, throughput, operators, workers, rounds, trace."""
+    """What a simulation did, in the tables of a real run; busy + idle + overhead is all threads' time."""
 
     def __init__(self, engine: _Engine, run: _Run, seconds: float) -> None:
         self._engine, self._run, self.seconds = engine, run, seconds
@@ -392,7 +406,7 @@ class SimulationResult:
     @property
     def policy_errors(self) -> list[PolicyError]:
         """What went wrong in the policy, the first thousand."""
-        return getattr(self._run.installed, "mistakes", [])
+        return self._run.policy_errors
 
     def _place(self, op: int, role: str) -> dict[str, str]:
         return {"query": self._engine.graph.query_name(op), role: self._engine.graph.names[op]}

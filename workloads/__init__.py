@@ -13,6 +13,6 @@ START HERE to add a workload. It is one file in this folder, `workloads/<name>.p
 Name the module in `__all__` below. Importing this package loads neither Spark nor the engine.
 """
 
-from workloads import ysb
+from workloads import chains, ysb
 
-__all__ = ["ysb"]
+__all__ = ["chains", "ysb"]

@@ -30,11 +30,11 @@ from enjima.native.channel import (
     write_origins,
     write_place,
 )
-from haren.native.histogram import record
 from enjima.native.ports import can_merge, keep_failed_event, make_room, merged_marker_due, offer_all, use_all
 from enjima.native.raw import copy
 from haren.native.atomics import add_to, as_float, call, load, load_acquire, pointer, store, store_release
 from haren.native.clock import monotonic_ns, ring
+from haren.native.histogram import record
 
 UNLIMITED = 1 << 40
 

@@ -79,8 +79,7 @@ SPARE = 88  # address: room for sorting
 ANSWER = 96  # where eligible and quantum put their answers
 ROUNDS_TAKEN = 104
 SLOW_ROUNDS = 112  # how many in a row took longer than the period
-TOTALS = 128  # the sums of the rows below
-RECORD_BYTES = 384
+RECORD_BYTES = 128
 
 # the words of a row of statistics: one thread in one round
 NUMBER, STARTED, REFRESH_NS, COORDINATE_NS, UPDATE_NS, ASSIGN_NS, PRIORITY_NS, SORT_NS = range(0, 64, 8)

@@ -125,6 +125,8 @@ def done(dispatch, worker, op, consumed, now):
         for i in range(load(bounds), load(bounds + 8)):
             neighbour = load(load(dispatch + b.NEIGHBOURS) + 8 * i)
             thread = load(load(dispatch + b.ASSIGNMENT) + 8 * neighbour)
+            if thread == load(worker + w.THREAD):
+                continue
             bell = load(worker + w.BELLS) + BELL_BYTES * thread
             # a sleeper that is missed here wakes by its back-off, so no fence is needed
             if load_acquire(bell + BELL_SLEEPERS) != 0 and load_acquire(bell) == load_acquire(bell + w.SLEPT):

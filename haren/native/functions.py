@@ -187,7 +187,7 @@ class Functions:
             if getattr(policy, role) is not None:
                 self.python[role] = getattr(policy, role)
         self.wanted = {role: policy.arguments(role) for role in self.python}
-        self.names = {role: policy.declared for role in self.python}
+        self.names = dict.fromkeys(self.python, policy.declared)
         for feature in matrix.derived:
             assert feature.function is not None
             self.python[feature.name] = feature.function
@@ -214,13 +214,27 @@ class Functions:
         arguments = self.matrix.arguments(op, self.names[role], self.wanted[role], now)
         return self.python[role](*arguments)
 
+    def compute(self, name: str, now: int) -> None:
+        """Compute a derived feature of all flagged operators; raise what is wrong with it."""
+        code = CALLBACK(self.addresses[name])(address(self.matrix.words), 0, 0, 0, now)
+        if code:
+            raise mistake(self, name, code, now)
+
+    def answer(self, role: str, op: int, now: int) -> int:
+        """What eligible or quantum says of an operator, by its address."""
+        target = np.zeros(1, np.int64)
+        code = CALLBACK(self.addresses[role])(address(self.matrix.words), 0, op, address(target), now)
+        if code:
+            raise mistake(self, role, code, now)
+        return int(target[0])
+
     def _feature(self, role: str) -> Feature | None:
         return next((feature for feature in self.matrix.derived if feature.name == role), None)
 
     def _address(self, role: str) -> int:
         try:
             native = self._compile(role)
-        except NumbaError as error:
+        except Exception as error:  # of numba, of any kind: no code of the user's has run
             self.slow.append(role)
             warnings.warn(
                 f"policy {self.policy.name!r}: {role} does not compile and runs as Python, with the same "
@@ -248,7 +262,7 @@ class Functions:
         source = template.format(
             columns=", ".join(columns), states=self.matrix.state.shape[1], dims=self.dims, call=call,
             flat=f"as_floats({flat})", type="int64" if feature and feature.dtype == "i8" else "float64",
-            order="n - 1 - i" if feature and feature.reads in ("downstream", "both") else "i",
+            order="n - 1 - i" if feature and feature.reads == "downstream" else "i",
         )  # fmt: skip
         head = "def evaluate(matrix, operators, count, target, now):\n"
         # numba has no loops over tuples of mixed types, so the conversion is written out
@@ -304,9 +318,8 @@ class Functions:
         if len(chosen) != len(self.matrix.graph):
             return WRONG_SHAPE
         for op, thread in enumerate(chosen):
-            if not isinstance(thread, numbers.Real) or not 0 <= thread < self.matrix.threads:
-                return NO_SUCH_THREAD | op << 8
-            if thread != int(thread):
+            number = float(thread) if isinstance(thread, numbers.Real) else -1.0
+            if not 0 <= number < self.matrix.threads or number != int(number):
                 return NO_SUCH_THREAD | op << 8
         if chosen:
             _words(target, len(chosen))[:] = [int(thread) for thread in chosen]
@@ -337,7 +350,7 @@ class Functions:
         feature, mistake_ = self._feature(role), 0
         assert feature is not None
         column, order = self.matrix.column(role), range(len(self.matrix.graph))
-        for op in reversed(order) if feature.reads in ("downstream", "both") else order:
+        for op in reversed(order) if feature.reads == "downstream" else order:
             if self.matrix.flags[op]:
                 try:
                     value = float(self.call(role, op, now))
@@ -383,9 +396,9 @@ def mistake(functions: Functions, role: str, code: int, now: int) -> PolicyError
         why = f"{type(cause).__name__}: {cause}"
     else:
         why = "it failed in compiled code, and did not when called again in Python"
-    error = PolicyError(f"{where}: {why}", policy=policy.name, function=role, operator=name)
-    error.__cause__ = cause
-    return error
+    made = PolicyError(f"{where}: {why}", policy=policy.name, function=role, operator=name)
+    made.__cause__ = cause
+    return made
 
 
 def _feature_arguments(policy: Policy, feature: Feature) -> tuple[str, ...]:
@@ -394,8 +407,8 @@ def _feature_arguments(policy: Policy, feature: Feature) -> tuple[str, ...]:
     given = tuple(inspect.signature(feature.function).parameters)  # type: ignore[arg-type]
     if len(given) < 2 or set(given[2:]) - {"graph", "threads", "now"}:
         raise PolicyError(
-            f"policy {policy.name!r}: feature {feature.name!r} is computed by a function of (op, F), which may "
-            f"ask by name for graph, threads and now; this one takes ({', '.join(given)})",
+            f"policy {policy.name!r}: feature {feature.name!r} is computed by a function of (op, F), which "
+            f"may ask by name for graph, threads and now; this one takes ({', '.join(given)})",
             policy=policy.name,
             function=feature.name,
         )

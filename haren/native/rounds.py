@@ -343,13 +343,11 @@ def take_part(worker, began):
 
 @njit
 def finish_row(dispatch, worker, row):
-    """Number the row, add it to this thread's totals, and let slow rounds be told."""
+    """Number the row, and let slow rounds be told."""
     record = thread_record(dispatch, worker)
     number = load(record + b.ROUNDS_TAKEN) + 1
     store(record + b.ROUNDS_TAKEN, number)
     store(row + b.NUMBER, number)
-    for offset in range(b.REFRESH_NS, b.ROW_BYTES, 8):
-        add_to(record + b.TOTALS + offset, load(row + offset))
     longest = load(row + b.UPDATE_NS) + load(row + b.ASSIGN_NS)
     longest = max(longest, load(row + b.PRIORITY_NS))
     if longest <= load(dispatch + b.PERIOD_NS):

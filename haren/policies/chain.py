@@ -1,7 +1,7 @@
 """Chain: the operators that get rid of most events in the least time.
 
-Optimizes the memory of waiting events. Babcock et al., used in the Haren paper, 7.2. Draw a chain of operators
-as points (time to process an event so far, share of the event that is left); the lower envelope is made of
+Optimizes the memory of waiting events. Babcock et al., used in the Haren paper, 7.2. Draw a chain of
+operators as points (time to process an event so far, share of the event that is left); the lower envelope is made of
 segments, each the steepest descent from where the one before ended. All operators of a segment have the
 segment's slope as their priority, then the oldest event goes first.
 
@@ -26,16 +26,31 @@ def next_in_chain(op, graph):
     return -1
 
 
+def start_of_chain(op, graph):
+    """The first operator of the same chain."""
+    while len(upstream(graph, op)) == 1:
+        above = upstream(graph, op)[0]
+        if next_in_chain(above, graph) != op or len(upstream(graph, above)) == 0:
+            break
+        op = above
+    return op
+
+
+def members(op, graph):
+    """The operators of the same chain."""
+    if len(upstream(graph, op)) == 0:
+        return [op]
+    found = [start_of_chain(op, graph)]
+    while next_in_chain(found[-1], graph) >= 0:
+        found.append(next_in_chain(found[-1], graph))
+    return found
+
+
 def chain_slope(op, F, graph):
     """The slope of the lower envelope at the operator: share of an event that goes, per ns."""
     if len(upstream(graph, op)) == 0:
         return 0.0
-    first = op
-    while len(upstream(graph, first)) == 1:
-        above = upstream(graph, first)[0]
-        if next_in_chain(above, graph) != first or len(upstream(graph, above)) == 0:
-            break
-        first = above
+    first = start_of_chain(op, graph)
     left = 1.0  # what is left of an event where the segment begins
     while True:
         best, best_end, best_left = -1.0, -1, 0.0
@@ -56,7 +71,7 @@ def chain_slope(op, F, graph):
 
 
 SLOPE = Feature(
-    "chain_slope", chain_slope, ("cost", "selectivity"), "events/ns", "both",
+    "chain_slope", chain_slope, ("cost", "selectivity"), "events/ns", members,
     what="slope of the lower envelope of the chain at the operator",
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Highest rate: the operator that leads to most results for the least work.
 
-Optimizes the mean latency. Haren paper, 7.2, after Sharaf et al. Feature: global_rate, i.e. the results at the
-sinks that an event leads to, over the time to get it there. ``fanout`` says how branches add up.
+Optimizes the mean latency. Haren paper, 7.2, after Sharaf et al. Feature: global_rate, i.e. the results at
+the sinks that an event leads to, over the time to get it there. ``fanout`` says how branches add up.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Multi-class: queries of a higher class first, and within a class that class's own policy.
 
 Haren paper, 7.4. ``haren.make("multi-class", high="fcfs", low="hr")``: classes from the most to the least
-urgent; the last one named has class 0, the one before 1, and so on (``query_class`` of a query). A query whose
-class is above the highest named one is treated as that one.
+urgent; the last one named has class 0, the one before 1, and so on (``query_class`` of a query). A query
+whose class is above the highest named one is treated as that one.
 """
 
 from collections.abc import Callable
@@ -43,9 +43,9 @@ def _of_class(level: int, policy: Policy, width: int) -> Callable:
     inner, own = _with_all(policy), dimensions(policy)
     first, rest = (float(level),), (0.0,) * (width - own)
     if own == 1 and rest:
-        return lambda op, F, graph, seed: first + (float(inner(op, F, graph, seed)),) + rest
+        return lambda op, F, graph, seed: first + (float(inner(op, F, graph, seed)),) + rest  # noqa: RUF005
     if own == 1:
-        return lambda op, F, graph, seed: first + (float(inner(op, F, graph, seed)),)
+        return lambda op, F, graph, seed: first + (float(inner(op, F, graph, seed)),)  # noqa: RUF005
     if rest:
         return lambda op, F, graph, seed: first + inner(op, F, graph, seed) + rest
     return lambda op, F, graph, seed: first + inner(op, F, graph, seed)

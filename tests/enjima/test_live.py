@@ -85,9 +85,9 @@ def test_queries_join_and_the_others_lose_nothing(env):
 def test_update_without_anything_new_changes_nothing(env):
     counter(env, "one")
     env.start()
-    execution = env._engine._execution
+    threads = env._engine.execution._threads
     env.update()
-    assert env._engine._execution is execution
+    assert env._engine.execution._threads is threads
 
 
 def test_a_query_joins_after_all_others_have_ended(env):
