@@ -142,8 +142,9 @@ class RunResult:
     """What a run measured: DataFrames, made when asked for.
 
     ``latency``, ``throughput``, ``operators``, ``memory``, ``workers``, ``samples``, ``rounds``; ``trace``;
-    ``process`` is a dict, ``errors`` the queries that failed, ``policy_errors`` what a policy did wrong. Warm-up and cool-down are cut from latency, throughput, process and
-    the operators' counts (not from ``late`` and ``state_growths``); the others tell of the whole run.
+    ``process`` is a dict, ``errors`` the queries that failed, ``policy_errors`` what a policy did wrong.
+    Warm-up and cool-down are cut from latency, throughput, process and the operators' counts (not from
+    ``late`` and ``state_growths``); the others tell of the whole run.
     """
 
     def __init__(

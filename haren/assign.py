@@ -87,6 +87,11 @@ class pinned:
             both = [(name, graph.query_name(op)) for op, name in enumerate(graph.names)]
             pins = np.array([wanted.get(name, wanted.get(query, -1)) for name, query in both], np.int64)
 
+            if min(wanted.values(), default=0) < 0:
+                raise PolicyError(f"pinned: {min(wanted.values())} is no thread; they are numbered from 0")
+        if isinstance(wanted, Sequence) and (pins < 0).any():
+            raise PolicyError(f"pinned: {pins.min()} is no thread; they are numbered from 0")
+
         def f(F, graph, threads):
             return np.where(pins < 0, graph.query % threads, pins)
 

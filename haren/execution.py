@@ -160,6 +160,7 @@ class Execution:
         self.installed.stopped()
         if self._threads:
             self.recording.add(self)
+            self._rings = self._rings[:, :0].copy()
         self._threads = []
 
     def resume(

@@ -14,6 +14,7 @@ measurement replaces the start value. An operator that does not run keeps its co
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Literal
 
 import numpy as np
@@ -55,7 +56,7 @@ class Feature:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "needs", tuple(self.needs))
-        if not self.name.isidentifier():
+        if not self.name.isidentifier() or iskeyword(self.name) or self.name.startswith("_"):
             raise PolicyError(f"feature {self.name!r}: a name is an identifier, to be read as F.{self.name}")
         if self.function is not None and not callable(self.function):
             raise PolicyError(f"feature {self.name!r}: {self.function!r} is not a function")
@@ -175,7 +176,10 @@ def resolve(wanted: Iterable[str | Feature], fanout: Fanout = "sum") -> dict[str
     if fanout not in FANOUTS:
         raise PolicyError(f"fanout={fanout!r}; one of {', '.join(FANOUTS)}")
     wanted = list(wanted)
-    own = {feature.name: feature for feature in wanted if isinstance(feature, Feature)}
+    own: dict[str, Feature] = {}
+    for given in wanted:
+        if isinstance(given, Feature) and own.setdefault(given.name, given) != given:
+            raise PolicyError(f"there are two features {given.name!r}; give one another name")
     found: dict[str, Feature] = {}
 
     def add(name: str, path: tuple[str, ...]) -> None:
@@ -187,10 +191,13 @@ def resolve(wanted: Iterable[str | Feature], fanout: Fanout = "sum") -> dict[str
         if feature is None:
             needed = f" (needed by {path[-1]!r})" if path else ""
             raise PolicyError(f"there is no feature {name!r}{needed}; there are: {', '.join(FEATURES)}")
+        measured = name in FEATURES and not FEATURES[name].derived
+        if measured and feature != FEATURES[name]:
+            raise PolicyError(f"feature {name!r} is measured; give your own another name")
+        if not measured and feature.function is None:
+            raise PolicyError(f"feature {name!r} has no function to compute it")
         if name == "global_selectivity" and name not in own:
             feature = Feature(**{**vars(feature), "function": global_selectivity(fanout)})
-        if name in FEATURES and not feature.derived and feature is not FEATURES[name]:
-            raise PolicyError(f"feature {name!r} is measured; give your own another name")
         for need in feature.needs:
             add(need, (*path, name))
         found[name] = feature

@@ -12,7 +12,7 @@ import numpy as np
 
 from haren.errors import PolicyError
 from haren.features import Feature, dependents, static_values
-from haren.graph import Graph, adjacency
+from haren.graph import Graph, GraphArrays, adjacency
 from haren.memory import address, lines
 from haren.policy import Policy
 
@@ -76,6 +76,16 @@ class Column(np.ndarray):
         value = super().__getitem__(index)
         return value.item() if isinstance(value, np.generic) else value
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return array.item() if array.ndim == 0 else super().__array_wrap__(array, context, return_scalar)
+
+
+def _readable(array: np.ndarray) -> np.ndarray:
+    """An array as functions in Python see it: it can be read, not written."""
+    column = array.view(Column)
+    column.flags.writeable = False
+    return column
+
 
 class Matrix:
     """The features of a policy for the operators of a graph."""
@@ -102,8 +112,13 @@ class Matrix:
         bitmap = dependents(self.features, graph)
         np.fill_diagonal(bitmap, False)  # an operator that ran is flagged in any case
         self._dependents = adjacency([np.flatnonzero(row).tolist() for row in bitmap])
+        columns = {name: _readable(one) for name, one in arrays._asdict().items() if name != "queries"}
+        self._graph_arrays = GraphArrays(queries=arrays.queries, **columns)
         moving = any(feature.arrivals for feature in self.features)
-        self._arrivals = np.array(graph.sources if moving else [], np.int64)
+        if "thread" in self.row and self.derived:
+            self._arrivals = np.arange(count)  # f may bind any of them anew
+        else:
+            self._arrivals = np.array(graph.sources if moving else [], np.int64)
         sinks = graph.sinks
         self._sinks = adjacency(
             [[op for op in sinks if graph.queries[op] == query] for query in range(graph.query_count)]
@@ -166,23 +181,18 @@ class Matrix:
 
     def values(self, names: Sequence[str]) -> Any:
         """F as a function in Python sees it: it can be read, not written."""
-        columns = []
-        for name in names:
-            column = self.column(name).view(Column)
-            column.flags.writeable = False
-            columns.append(column)
-        return features_type(names)(*columns)
+        return features_type(names)(*(_readable(self.column(name)) for name in names))
 
     def arguments(self, op: int, names: Sequence[str], wanted: Sequence[str], now: int) -> list[Any]:
         """What a function of the policy is called with in Python."""
         known = {
             "op": op,
             "F": self.values(names),
-            "graph": self.graph.arrays,
+            "graph": self._graph_arrays,
             "now": now,
             "threads": self.threads,
             "seed": int(self.words[SEED // 8]),
-            "state": self.state,
+            "state": self.state.view(Column),
         }
         return [known[name] for name in wanted]
 
@@ -199,8 +209,8 @@ class Matrix:
                 self.column(feature.name)[new] = former.column(feature.name)[old]
 
 
-def dimensions(policy: Policy) -> int:
-    """How many numbers g's priorities have: those of an operator alone, of which nothing was measured."""
+def dimensions(policy: Policy) -> tuple[int, bool]:
+    """How many numbers g's priorities have, and whether they are a tuple: as of an operator that is alone."""
     matrix = Matrix(policy, Graph(["probe"], [0]), 1, 0)
     try:
         value = policy.g(*matrix.arguments(0, policy.declared, policy.arguments("g"), 0))
@@ -211,4 +221,4 @@ def dimensions(policy: Policy) -> int:
             policy=policy.name,
             function="g",
         ) from error
-    return len(value) if isinstance(value, tuple) else 1
+    return (len(value), True) if isinstance(value, tuple) else (1, False)

@@ -61,16 +61,15 @@ class NiceThreads(Installed):
             self._thread.join()
 
     def _rank(self, execution: Execution) -> None:
-        phase = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)
-        phases = [phase(where) for where in self.schedule._phases]
-        worker = execution._workers[0].copy()  # thread 0 of the schedule, which has all operators
-        threads = list(execution._threads)
-        arguments = address(self.schedule.words), address(worker)
         try:
+            phase = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)
+            phases = [phase(where) for where in self.schedule._phases.tolist()]
+            worker = execution._workers[0].copy()  # thread 0 of the schedule, which has all operators
+            arguments = address(self.schedule.words), address(worker)
             while not self._stop.wait(self.period):
                 for each in phases:
                     each(*arguments, execution.now())
-                self._set(threads)
+                self._set(execution._threads)
         except BaseException as error:
             execution.fail(error)
 

@@ -108,8 +108,14 @@ class Policy:
         first, where = FIRST[role], f"policy {self.name!r}: {role}"
         if not callable(function):
             raise PolicyError(f"{where} is not a function but {function!r}", policy=self.name, function=role)
-        given = list(inspect.signature(function).parameters)
-        if len(given) < len(first) or any(name not in MORE for name in given[len(first) :]):
+        try:
+            kinds = inspect.signature(function).parameters
+        except ValueError as error:
+            why = f"{where} is not a function written in Python: {function!r}"
+            raise PolicyError(why, policy=self.name, function=role) from error
+        given = [name for name, one in kinds.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+        extras = given[len(first) :]
+        if len(given) < max(len(first), len(kinds)) or any(name not in MORE for name in extras):
             raise PolicyError(
                 f"{where}({', '.join(given)}): it takes {', '.join(first)}, and may ask by name for "
                 f"{', '.join(name for name in MORE if name not in first)}",
@@ -134,5 +140,7 @@ def _attributes(function: Any, name: str) -> list[str]:
     return [
         str(step.argval)
         for former, step in pairwise(steps)
-        if former.opname.startswith("LOAD_FAST") and former.argval == name and step.opname == "LOAD_ATTR"
+        if former.opname.startswith("LOAD_FAST")
+        and (former.argval == name or (isinstance(former.argval, tuple) and former.argval[-1] == name))
+        and step.opname == "LOAD_ATTR"
     ]

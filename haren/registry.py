@@ -13,7 +13,8 @@ A package offers policies to everyone who installs it with entry points of the g
 
 import inspect
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from haren.errors import PolicyError
@@ -23,7 +24,6 @@ __all__ = ["make", "policies", "register"]
 
 GROUP = "haren.policies"
 _factories: dict[str, Callable[..., Policy]] = {}
-_entry_points_read = False
 
 
 def register(name: str, factory: Callable[..., Policy] | Policy | None = None) -> Any:
@@ -40,15 +40,17 @@ def register(name: str, factory: Callable[..., Policy] | Policy | None = None) -
     return factory
 
 
-def make(name: "str | Policy", **parameters: Any) -> Policy:
+def make(name: "str | Policy", /, **parameters: Any) -> Policy:
     """The policy of this name, with parameters of its own; a policy itself is returned as it is."""
     if isinstance(name, Policy):
         if parameters:
             raise PolicyError(f"policy {name.name!r} is made already and takes no {', '.join(parameters)}")
         return name
-    factory = _known().get(name)
-    if factory is None:
+    if name not in policies():
         raise PolicyError(f"there is no policy {name!r}; there are: {', '.join(policies())}")
+    if name not in _factories:  # loaded when asked for: a broken package hurts only its users
+        register(name, _entry_points()[name].load())
+    factory = _factories[name]
     try:
         inspect.signature(factory).bind(**parameters)
     except TypeError as error:
@@ -62,24 +64,9 @@ def make(name: "str | Policy", **parameters: Any) -> Policy:
 
 def policies() -> list[str]:
     """The names `make` knows."""
-    return sorted(_known())
+    return sorted({*_factories, *_entry_points()})
 
 
-def _known() -> dict[str, Callable[..., Policy]]:
-    global _entry_points_read
-    if not _entry_points_read:
-        _entry_points_read = True
-        for entry in entry_points(group=GROUP):
-            if entry.name not in _factories:
-                _factories[entry.name] = _from_entry_point(entry)
-    return _factories
-
-
-def _from_entry_point(entry: Any) -> Callable[..., Policy]:
-    """A factory that is imported when it is asked for, so that a broken package hurts only its users."""
-
-    def factory(**parameters: Any) -> Policy:
-        loaded = entry.load()
-        return loaded if isinstance(loaded, Policy) else loaded(**parameters)
-
-    return factory
+@cache
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}

@@ -106,8 +106,8 @@ def check_policy(policy: Policy | str) -> Report:
     """Raise `PolicyError` unless the policy keeps its contract; see the top of this file.
 
     Shapes and types; every operator on one existing thread; priorities that can be compared (+-inf may be,
-    NaN not); inputs unchanged; the same answers for the same seed; compiled as in Python; only declared features
-    read; and, unless the policy is declared ``unfair``, all work of small queries done in the end.
+    NaN not); inputs unchanged; the same answers for the same seed; compiled as in Python; only declared
+    features read; and, unless the policy is declared ``unfair``, all work of small queries done in the end.
     """
     policy = make(policy)
     notes: list[str] = []
@@ -254,10 +254,10 @@ def _check_compiled(example: Example) -> None:
             example.fail(role, f"compiled it returns {compiled.tolist()}, as Python {plain.tolist()}")
     for role in {"eligible", "quantum"} & set(example.functions.python):
         for op in range(len(example.graph)):
-            answer, compiled = int(example.call(role, op)), example.functions.answer(role, op, NOW)
+            answer, said = int(example.call(role, op)), example.functions.answer(role, op, NOW)
             example.matrix.state[:] = state
-            if answer != compiled:
-                example.fail(role, f"compiled it returns {compiled}, as Python {answer}", op)
+            if answer != said:
+                example.fail(role, f"compiled it returns {said}, as Python {answer}", op)
 
 
 def _check_liveness(policy: Policy) -> None:
@@ -275,8 +275,8 @@ def _check_liveness(policy: Policy) -> None:
         if len(stuck):
             waiting = ", ".join(f"{row.operator} ({row.pending} events)" for row in stuck.itertuples())
             raise PolicyError(
-                f"policy {policy.name!r}: on {threads} thread(s), work was left though there was time for all "
-                f"of it: {waiting}. If that is meant, declare the policy with unfair=True",
+                f"policy {policy.name!r}: on {threads} thread(s), work was left though there was time "
+                f"for all of it: {waiting}. If that is meant, declare the policy with unfair=True",
                 policy=policy.name,
             )
 

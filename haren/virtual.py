@@ -8,8 +8,8 @@
     result.latency; result.operators; result.trace.frame
 
 Deciding is the very code that real threads run (`haren.native`); only time is simulated. The same network,
-policy and seed give the same result, to the byte. A run takes its input when it begins and shows its output when it
-ends. The policy "os" is a model of fair time slices here (`haren.dispatch.fair`).
+policy and seed give the same result, to the byte. A run takes its input when it begins and shows its output
+when it ends. The policy "os" is a model of fair time slices here (`haren.dispatch.fair`).
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ TEMPLATES = {
             except Exception:
                 mistake = RAISED | op << 8
                 continue
-            if value != value:
+            if value != value or {overflow}:
                 mistake = NOT_A_NUMBER | op << 8
                 continue
             row[op] = value
@@ -135,6 +135,7 @@ _NAMES = {
     "NO_SUCH_THREAD": NO_SUCH_THREAD, "NOT_POSITIVE": NOT_POSITIVE, "GraphArrays": GraphArrays,
     "carray": carray, "pointer": pointer, "load": load, "store": store, "int64": int64, "float64": float64,
 }  # fmt: skip
+LIBRARIES = ("numpy", "numba", "math", "builtins", "operator")
 SIGNATURE = "int64(int64, int64, int64, int64, int64)"
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)
 
@@ -148,11 +149,16 @@ def compiled_with_helpers(function: Callable, seen: dict[int, Any] | None = None
     seen = {} if seen is None else seen
     if id(function) in seen:
         return seen[id(function)]
-    seen[id(function)] = function  # a function that calls itself goes by its name
+    seen[id(function)] = function
 
     def known(value: Any) -> Any:
-        plain = isinstance(value, types.FunctionType) and not _is_library(value)
-        return compiled_with_helpers(value, seen) if plain and value is not function else value
+        if isinstance(value, types.FunctionType) and not _is_library(value):
+            return value if value is function else compiled_with_helpers(value, seen)
+        if isinstance(value, types.ModuleType) and value.__name__.split(".")[0] not in LIBRARIES:
+            part = types.ModuleType(value.__name__)
+            part.__dict__.update({name: known(vars(value)[name]) for name in names if name in vars(value)})
+            return part
+        return value
 
     code, names = function.__code__, _all_names(function.__code__)
     scope = dict(function.__globals__)
@@ -160,8 +166,14 @@ def compiled_with_helpers(function: Callable, seen: dict[int, Any] | None = None
     cells = [types.CellType(known(cell.cell_contents)) for cell in function.__closure__ or ()]
     copy = types.FunctionType(code, scope, function.__name__, function.__defaults__, tuple(cells))
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
-    seen[id(function)] = njit(boundscheck=True)(copy)
-    return seen[id(function)]
+    jitted = seen[id(function)] = njit(boundscheck=True)(copy)
+    for name in names:  # it may call itself
+        if scope.get(name) is function:
+            scope[name] = jitted
+    for cell in cells:
+        if cell.cell_contents is function:
+            cell.cell_contents = jitted
+    return jitted
 
 
 def _all_names(code: types.CodeType) -> set[str]:
@@ -170,7 +182,7 @@ def _all_names(code: types.CodeType) -> set[str]:
 
 
 def _is_library(function: types.FunctionType) -> bool:
-    return (function.__module__ or "").split(".")[0] in ("numpy", "numba", "math", "builtins", "operator")
+    return (function.__module__ or "").split(".")[0] in LIBRARIES
 
 
 class Functions:
@@ -195,6 +207,7 @@ class Functions:
             self.wanted[feature.name] = _feature_arguments(policy, feature)
         self.raised: dict[str, BaseException] = {}  # by Python behind an address, to be reported
         self.slow: list[str] = []  # the functions that run as Python
+        self.tupled = False
         self.dims = self._dimensions()
         self._keep: list[Any] = []
         self.addresses = {role: self._address(role) for role in self.python}
@@ -203,11 +216,20 @@ class Functions:
         """How many numbers a priority has."""
         for op in range(len(self.matrix.graph)):
             try:
-                value = self.call("g", op, 0)
+                value = self.probe("g", op, 0)
             except Exception:
                 continue
+            self.tupled = isinstance(value, tuple)
             return max(1, len(value)) if isinstance(value, tuple) else 1
         return 1
+
+    def probe(self, role: str, op: int, now: int) -> Any:
+        """Call a function in Python, leaving the policy's state as it is."""
+        state = self.matrix.state.copy()
+        try:
+            return self.call(role, op, now)
+        finally:
+            self.matrix.state[:] = state
 
     def call(self, role: str, op: int, now: int) -> Any:
         """Call a function in Python."""
@@ -258,15 +280,16 @@ class Functions:
             kind = "int64" if policy.resolved[name].dtype == "i8" else "float64"
             columns.append(f"carray(pointer(base + stride * {self.matrix.row[name]}), (n,), {kind})")
         values = f"function({call})"
-        flat = f"({values},)" if self.dims == 1 else values
+        flat = values if self.tupled else f"({values},)"
         source = template.format(
             columns=", ".join(columns), states=self.matrix.state.shape[1], dims=self.dims, call=call,
             flat=f"as_floats({flat})", type="int64" if feature and feature.dtype == "i8" else "float64",
+            overflow="abs(value) >= 9e18" if feature and feature.dtype == "i8" else "False",
             order="n - 1 - i" if feature and feature.reads == "downstream" else "i",
         )  # fmt: skip
         head = "def evaluate(matrix, operators, count, target, now):\n"
         # numba has no loops over tuples of mixed types, so the conversion is written out
-        numbers_ = ", ".join(f"float(v[{i}])" for i in range(self.dims))
+        numbers_ = ", ".join(f"1.0 * v[{i}]" for i in range(self.dims))
         scope: dict[str, Any] = {
             **_WORDS, **_NAMES, "Features": features_type(self.names[role]), "function": function,
             "ROW": self.matrix.row[role] if feature else 0,
@@ -358,7 +381,7 @@ class Functions:
                     self.raised[role] = error
                     mistake_ = RAISED | op << 8
                     continue
-                if math.isnan(value):
+                if math.isnan(value) or (feature.dtype == "i8" and abs(value) >= 9e18):
                     mistake_ = NOT_A_NUMBER | op << 8
                 else:
                     column[op] = value
@@ -378,7 +401,7 @@ def mistake(functions: Functions, role: str, code: int, now: int) -> PolicyError
     value = None
     if cause is None:
         try:
-            value = functions.call(role, op, now)
+            value = functions.probe(role, op, now)
         except Exception as error:
             cause = error
     if kind == NO_SUCH_THREAD and value is not None:
@@ -428,7 +451,7 @@ def _reason(error: BaseException) -> str:
 
 
 def evaluate_all(functions: Functions, role: str, now: int = 0) -> tuple[int, np.ndarray]:
-    """For checks: a function's code and its values for all operators, by its address."""
+    """For checks: the code and the values of f or g for all operators, by its address."""
     graph: Graph = functions.matrix.graph
     operators = np.arange(len(graph), dtype=np.int64)
     target = np.zeros((len(graph), functions.dims)) if role == "g" else np.zeros(len(graph), np.int64)

@@ -1,14 +1,15 @@
 """Chain: the operators that get rid of most events in the least time.
 
 Optimizes the memory of waiting events. Babcock et al., used in the Haren paper, 7.2. Draw a chain of
-operators as points (time to process an event so far, share of the event that is left); the lower envelope is made of
-segments, each the steepest descent from where the one before ended. All operators of a segment have the
-segment's slope as their priority, then the oldest event goes first.
+operators as points (time to process an event so far, share of the event that is left); the lower envelope
+is made of segments, each the steepest descent from where the one before ended. All operators of a segment
+have the segment's slope as their priority, then the oldest event goes first.
 
 The definition is for chains: where streams fork or join, a chain ends and another begins. A source is in no
 segment and has slope 0, since it can only add to what waits. A sink takes out all that reaches it.
 """
 
+import math
 from collections.abc import Callable
 
 from haren.assign import random
@@ -51,23 +52,22 @@ def chain_slope(op, F, graph):
     if len(upstream(graph, op)) == 0:
         return 0.0
     first = start_of_chain(op, graph)
-    left = 1.0  # what is left of an event where the segment begins
     while True:
-        best, best_end, best_left = -1.0, -1, 0.0
-        size, time, end = left, 0.0, first
+        best, best_end = -math.inf, first
+        left, time, end = 1.0, 0.0, first  # what is left of an event that begins the segment, and when
         while end >= 0:
-            time += size / left * F.cost[end] if left > 0.0 else 0.0
-            size *= F.selectivity[end] if len(downstream(graph, end)) > 0 else 0.0
-            slope = (left - size) / max(time, 1e-3)
+            time += left * F.cost[end]
+            left *= F.selectivity[end] if len(downstream(graph, end)) > 0 else 0.0
+            slope = (1.0 - left) / max(time, 1e-3)
             if slope >= best:
-                best, best_end, best_left = slope, end, size
+                best, best_end = slope, end
             end = next_in_chain(end, graph)
         member = first
         while member != best_end and member != op:
             member = next_in_chain(member, graph)
         if member == op:
             return best
-        first, left = next_in_chain(best_end, graph), best_left
+        first = next_in_chain(best_end, graph)
 
 
 SLOPE = Feature(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from haren.assign import random
 from haren.errors import PolicyError
+from haren.features import Feature
 from haren.matrix import dimensions
 from haren.policy import Policy
 from haren.registry import make, register
@@ -27,24 +28,30 @@ def multi_class(f: Callable = random, **classes: str | Policy) -> Policy:
                 f"multi-class: {name}={policy.name!r} is more than a ranking g over features; "
                 "eligible, quantum, state, now and threads cannot be divided among classes"
             )
-    features = ["query_class", *(feature for policy in members for feature in policy.features)]
+    features = ["query_class", *(one for policy in members for one in (*policy.features, *policy.declared))]
+    features = [one for one in features if not isinstance(one, str) or one not in own_names(members)]
     fanouts = {policy.fanout for policy in members}
     if len(fanouts) > 1:
         raise PolicyError(f"multi-class: its policies have different fan-out rules: {', '.join(fanouts)}")
-    width = max(dimensions(policy) for policy in members)
+    width = max(dimensions(policy)[0] for policy in members)
     g = _of_class(0, members[-1], width)
     for level, policy in enumerate(reversed(members[:-1]), 1):
         g = _above(level, _of_class(level, policy, width), g)
     return Policy("multi-class", f=f, g=g, features=features, fanout=fanouts.pop())
 
 
+def own_names(members: list[Policy]) -> set[str]:
+    """The names of features that users have defined themselves."""
+    return {one.name for policy in members for one in policy.features if isinstance(one, Feature)}
+
+
 def _of_class(level: int, policy: Policy, width: int) -> Callable:
     """The class, then what its policy says, filled up to as many numbers as the widest policy has."""
-    inner, own = _with_all(policy), dimensions(policy)
+    inner, (own, tupled) = _with_all(policy), dimensions(policy)
     first, rest = (float(level),), (0.0,) * (width - own)
-    if own == 1 and rest:
+    if not tupled and rest:
         return lambda op, F, graph, seed: first + (float(inner(op, F, graph, seed)),) + rest  # noqa: RUF005
-    if own == 1:
+    if not tupled:
         return lambda op, F, graph, seed: first + (float(inner(op, F, graph, seed)),)  # noqa: RUF005
     if rest:
         return lambda op, F, graph, seed: first + inner(op, F, graph, seed) + rest

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import enjima as en
 from haren.latency import Histogram, upper_bounds
-from haren.native.histogram import record
 from haren.native.compiler import compile_native
+from haren.native.histogram import record
 from tests.enjima.conftest import make_events
 
 

@@ -32,9 +32,10 @@ def install(monkeypatch):
     def offer(*entries: Entry) -> None:
         offered = {"haren.policies": entries}
         monkeypatch.setattr(registry, "entry_points", lambda *, group: offered[group])
-        monkeypatch.setattr(registry, "_entry_points_read", False)
+        registry._entry_points.cache_clear()
 
-    return offer
+    yield offer
+    registry._entry_points.cache_clear()
 
 
 def weighted(weight=1.0, *, label="weighted"):
@@ -156,10 +157,11 @@ def test_a_package_offers_a_policy(install):
 
 
 def test_packages_are_asked_once(install):
-    install(Entry("theirs", Policy("theirs")))
-    policies()
-    registry._factories.pop("theirs")
-    assert "theirs" not in policies()
+    entry = Entry("theirs", Policy("theirs"))
+    install(entry)
+    make("theirs")
+    make("theirs")
+    assert entry.loads == 1
 
 
 def test_a_package_does_not_replace_what_is_registered(install):
