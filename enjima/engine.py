@@ -170,12 +170,11 @@ class Engine:
         def at_safe_point() -> None:
             self.threads, self.dispatch = threads, dispatch
 
-        before = self.threads, self.dispatch
-        try:
-            _undisturbed(lambda: self._change(at_safe_point=at_safe_point))
-        except BaseException:
-            self.threads, self.dispatch = before
-            raise
+        if self.execution is not None:
+            self.execution.prepare(
+                threads, dispatch
+            )  # compiles, and refuses what cannot be, while others run
+        _undisturbed(lambda: self._change(at_safe_point=at_safe_point))
 
     def refuse_workers(self) -> None:
         """Raise `GraphError` in a function that a worker runs: it would wait for its own end."""
@@ -211,7 +210,7 @@ class Engine:
         with self.lock:
             if self._stopping or (add and self.ending):
                 raise GraphError("this environment is being stopped")
-            former = self.queries
+            former, how = self.queries, (self.threads, self.dispatch)
             self._pause()
             try:
                 at_safe_point()
@@ -220,6 +219,7 @@ class Engine:
                 self.queries = [query for query in former if query not in remove] + list(add)
                 self._resume(add)
             except BaseException:
+                self.threads, self.dispatch = how
                 self._go_back(former, add)
                 raise
             if add:

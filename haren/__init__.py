@@ -6,7 +6,7 @@ those of the papers, ``haren/dispatch/`` the ways threads get work, ``haren/spe.
 """
 
 import haren.policies as _builtin  # noqa: F401  (first: the function of this name, below, goes before it)
-from haren import assign
+from haren import assign, teaching
 from haren.dispatch import Bound, Dedicated, Dispatch, Pool
 from haren.errors import PolicyError, PolicyWarning, PythonFallbackWarning
 from haren.execution import Execution
@@ -17,7 +17,9 @@ from haren.policy import Policy
 from haren.registry import make, policies, register
 from haren.spe import Engine
 from haren.trace import Trace
-from haren.virtual import Simulation
+
+from haren.virtual import Simulation  # isort: skip
+from haren import testing  # isort: skip
 
 __all__ = [
     "FEATURES",
@@ -42,5 +44,7 @@ __all__ = [
     "make",
     "policies",
     "register",
+    "teaching",
+    "testing",
     "upstream",
 ]

@@ -176,6 +176,8 @@ class Execution:
         """
         if self._threads:
             raise RuntimeError("pause() first")
+        if self.error is not None:
+            raise RuntimeError("the execution has failed and cannot go on") from self.error
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, not {threads}")
         if kept is None:
@@ -206,11 +208,17 @@ class Execution:
         The engine changes its graph between `pause` and `resume` if its operators move in memory; one whose
         ``graph`` only has to be read again may call this.
         """
-        dispatch = None if dispatch is None else dispatch_for(dispatch)
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1, not {threads}")
+        dispatch = self.dispatch if dispatch is None else dispatch_for(dispatch)
+        self.prepare(threads or self._asked, dispatch)
         self.pause()
         self.resume(kept, threads=threads, dispatch=dispatch)
+
+    def prepare(self, threads: int, dispatch: Dispatch) -> None:
+        """Compile what a change will need, and refuse what cannot be, before anything stops for it."""
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
+        graph = self.engine.graph
+        dispatch.install(graph, dispatch.workers(graph, threads))
 
     def stop(self) -> None:
         """Let every worker finish its batch, then end it; raise what went wrong. Safe to call twice."""
@@ -239,8 +247,10 @@ class Execution:
     ) -> None:
         if error is None:
             self.stop()
-        else:
-            self.pause()
+            return
+        self.pause()
+        if self.error is not None:
+            error.add_note(f"the execution had failed before: {self.error!r}")
 
     # -- what it did ------------------------------------------------------------------------------
 

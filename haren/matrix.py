@@ -201,6 +201,9 @@ class Matrix:
         new = [op for op, old in enumerate(kept) if old >= 0]
         old = [kept[op] for op in new]
         self.seen[new] = former.seen[old]
+        averaged = [feature.name for feature in self.features if feature.independent]
+        if not set(averaged) <= set(former.row):
+            self.seen[new, SEEN_MEASURED // 8] = 0  # the next measurement is the first for some of them
         if former.policy.state == self.policy.state:
             self.state[new] = former.state[old]
         for feature in self.features:

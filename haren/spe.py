@@ -41,7 +41,8 @@ class Engine(Protocol):
         runs an operator on two threads at once.
     ``measure(handle, operator, which, now) -> value``
         One of the numbers above, for features; 0 instead of an address if it has none, and then policies
-        that need more than cost cannot be used. Asked while no operator runs.
+        that need more than cost cannot be used. Any thread may ask at any time; while operators run, a
+        value that is a moment old will do.
 
     Methods in Python have no ``handle``. What they raise stops the execution and is raised by its `stop`.
     When the graph changes, the engine calls `Execution.update`.

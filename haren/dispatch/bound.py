@@ -249,6 +249,8 @@ class Schedule(Installed):
             if same:
                 self.priorities[op] = former.priorities[old]
         self.mistakes, self._shown = former.mistakes, former._shown
+        for word in (MISTAKES // 8, VIOLATIONS // 8):
+            self.words[word] = former.words[word]
         self._deal()
 
     @property

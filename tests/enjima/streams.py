@@ -1,4 +1,4 @@
-"""Short ways to run one query over several tables of events, and the four modes of the engine."""
+"""Short ways to run one query over several tables of events, and the modes of the engine."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ import haren
 from enjima.testing import assert_exact
 from tests.enjima.queries import SMALL, rows
 
-MODES = ("blocks-pool", "blocks-dedicated", "queue-pool", "queue-dedicated")
+MODES = ("blocks-pool", "blocks-dedicated", "queue-pool", "queue-dedicated", "blocks-bound")
 TINY = {"threads": 2, "block_events": 1, "blocks_per_chunk": 1, "max_chunks": 2}
 TEN = en.Tumbling(seconds=10e-9)
 TEN_BY_FIVE = en.Sliding(seconds=10e-9, every=5e-9)
@@ -19,11 +19,12 @@ TEN_BY_FIVE = en.Sliding(seconds=10e-9, every=5e-9)
 def mode(name: str, quantum: int = 16384) -> dict[str, Any]:
     """Options of an environment for one of the modes."""
     memory, dispatch = name.split("-")
-    how = haren.Dedicated(quantum=quantum)
-    return {
-        "memory": memory,
-        "dispatch": how if dispatch == "dedicated" else haren.Pool(quantum=quantum, shared_quantum=quantum),
+    ways = {
+        "pool": lambda: haren.Pool(quantum=quantum, shared_quantum=quantum),
+        "dedicated": lambda: haren.Dedicated(quantum=quantum),
+        "bound": lambda: haren.Bound("random", period=0.001, batch=quantum, check=True),
     }
+    return {"memory": memory, "dispatch": ways[dispatch]()}
 
 
 def none(stream: en.Stream) -> en.Stream:
