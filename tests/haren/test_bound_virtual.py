@@ -54,7 +54,7 @@ class Replay:
 @pytest.mark.parametrize("policy", ["fcfs", "hr", "longest-queue", "random", "rr", "chain"])
 def test_the_first_that_can_run_in_the_order_of_priorities_is_chosen(policy):
     net = queries()
-    result = net.run(0.06, haren.Bound(policy, period=P, batch=5, delay=100.0))
+    result = net.run(0.03, haren.Bound(policy, period=P, batch=5, delay=100.0))
     replay, before, reasons = Replay(net, result), None, set()
     for row in result.trace.frame.itertuples():
         if row.start_ns < P * 1e9:
@@ -211,7 +211,7 @@ def test_an_operator_that_has_not_run_for_d_is_run_if_features_are_intrinsic():
     for _, rows in frame.groupby("operator"):
         former = rows["end_ns"].shift(fill_value=0)
         overdue = rows["reason"] == "had not run for d"
-        assert (rows["start_ns"] - former)[overdue].min() > 100 * MS
+        assert ((rows["start_ns"] - former)[overdue] > 100 * MS).all()
         assert (rows["start_ns"] - former).max() <= 100 * MS + 2 * 10 * MS + 2 * MS
     why = result.trace.explain("source-2", int(late["start_ns"].iloc[0]))
     by_name = why.set_index("operator")["verdict"]

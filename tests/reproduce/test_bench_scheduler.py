@@ -16,7 +16,11 @@ TABLE = [
     ),
     ("T_S share of wall time, 240 operators, 2 threads on 2 cores, P = 100 ms, fcfs", "%", "lower", 2, 1),
     ("coordinate share of CPU time, 240 operators, 4 threads, P = 10 ms, fcfs", "%", "lower", 5, 1),
-    *((f"{UPDATED}, {policy}: {layout} ran", "x", "lower", 0.3, 0.15) for layout in LAYOUTS for policy in POLICIES),
+    *(
+        (f"{UPDATED}, {policy}: {layout} ran", "x", "lower", 0.3, 0.15)
+        for layout in LAYOUTS
+        for policy in POLICIES
+    ),
     ("YSB, 4 queries, 2 threads, f by query, FCFS, b = 384, against the plain pool", "x", "higher", 0.85, 1),
     ("the same, trace on against off", "x", "higher", 0.97, 1),
     ("the same, a g in Python against the compiled one", "x", "higher", None, None),
