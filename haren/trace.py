@@ -49,6 +49,7 @@ ROUND_COLUMNS = {
 class Decisions:
     """What one round decided."""
 
+    number: int
     time: int
     assignment: np.ndarray
     features: dict[str, np.ndarray]
@@ -130,7 +131,12 @@ def _decisions(schedule: Any) -> list[Decisions]:
         ranks = parts[start + count * schedule.dims :]
         found.append(
             Decisions(
-                int(snapshot[1]), parts[:count], features, priorities.reshape(count, schedule.dims), ranks
+                int(snapshot[0]),
+                int(snapshot[1]),
+                parts[:count],
+                features,
+                priorities.reshape(count, schedule.dims),
+                ranks,
             )
         )
     return found
@@ -191,8 +197,9 @@ class Trace:
         start, chosen = int(row[0]), int(row[2]) & 0xFFFFFFFF
         reason, place = (int(row[2]) >> 32) & 255, int(row[2]) >> 40
         before = [one for one in segment.decisions if one.time <= start]
-        if not before and segment.decisions and segment.decisions[0].time <= start:
-            raise ValueError("the round behind this decision is not remembered any more")
+        lost = bool(segment.decisions) and segment.decisions[0].number > 1
+        if not before and (lost or (segment.rounds[..., 1] <= start).any()):
+            raise ValueError("what the round behind this decision decided is not remembered any more")
         return self._candidates(segment, thread, chosen, reason, place, before[-1] if before else None, start)
 
     def _find(self, operator: str | None, at: int | None) -> tuple[Segment, int, np.ndarray]:
@@ -257,8 +264,13 @@ class Trace:
         target = Path(path)
         content = json.dumps({"displayTimeUnit": "ns", "traceEvents": list(self._events())})
         with tempfile.NamedTemporaryFile("w", dir=target.parent, suffix=".tmp", delete=False) as stream:
-            stream.write(content)
-        os.replace(stream.name, target)
+            try:
+                stream.write(content)
+                stream.flush()
+                os.replace(stream.name, target)
+            except BaseException:
+                os.unlink(stream.name)
+                raise
         return target
 
     def _events(self) -> Iterator[dict[str, Any]]:

@@ -117,17 +117,24 @@ class Simulation:
         query: str | None = None,
         query_class: int = 0,
         count: int | None = None,
+        names: Sequence[str] | None = None,
     ) -> list[int]:
-        """A query in a line: the first cost is the source's, the last the sink's."""
+        """A query in a line: the first cost is the source's, the last the sink's, as are ``names``."""
         if len(costs) < 2:
             raise ValueError("a chain has at least a source and a sink")
         inner = [1.0] * (len(costs) - 2) if selectivities is None else list(selectivities)
         if len(inner) != len(costs) - 2:
             raise ValueError(f"{len(inner)} selectivities for {len(costs) - 2} operators between the ends")
-        made = [self.source(rate, cost=costs[0], query=query, query_class=query_class, count=count)]
-        for cost, selectivity in zip(costs[1:-1], inner, strict=True):
-            made.append(self.operator(made[-1], cost=cost, selectivity=selectivity))
-        return [*made, self.sink(made[-1], cost=costs[-1])]
+        called = [None] * len(costs) if names is None else list(names)
+        if len(called) != len(costs):
+            raise ValueError(f"{len(called)} names for {len(costs)} operators")
+        source = self.source(
+            rate, cost=costs[0], name=called[0], query=query, query_class=query_class, count=count
+        )
+        made = [source]
+        for cost, selectivity, name in zip(costs[1:-1], inner, called[1:-1], strict=True):
+            made.append(self.operator(made[-1], cost=cost, selectivity=selectivity, name=name))
+        return [*made, self.sink(made[-1], cost=costs[-1], name=called[-1])]
 
     def _query(self, inputs: Sequence[int]) -> int:
         if not inputs:
@@ -146,8 +153,9 @@ class Simulation:
     def _add(self, name: str | None, one: _Operator) -> int:
         if not 0 <= one.cost < 1e15:
             raise ValueError(f"cost={one.cost!r} is out of range: ns per event")
-        if one.capacity < max(1, math.ceil(one.selectivity) if one.kind == 1 else 1):
-            raise ValueError(f"capacity={one.capacity!r} is too small")
+        most = max([1, *(math.ceil(self.operators[number].selectivity) for number in one.inputs)])
+        if one.capacity < most:
+            raise ValueError(f"capacity={one.capacity!r} is too small: an event before it may become {most}")
         one.name = name or f"{one.name}-{len(self.operators)}"
         if one.name in [other.name for other in self.operators]:
             raise ValueError(f"there is an operator {one.name!r} already")
@@ -316,14 +324,20 @@ class _Run(Execution):
             raise self.error
 
     def _close(self, seat: np.ndarray, record: np.ndarray, end: int) -> None:
-        """Count what is under way at the end for the time it has had."""
+        """Count what is under way at the end for the time it has had, and no more."""
         from haren.native import virtual as v
         from haren.native import words as w
 
+        overhead = v.OVERHEAD // 8
         if seat[v.STATE // 8] == v.IDLE:
             seat[v.IDLE_NS // 8] += end - seat[v.IDLE_SINCE // 8]
+        elif seat[v.STATE // 8] == v.WAITING:
+            self.driver[overhead] += end - seat[v.IDLE_SINCE // 8]
         elif seat[v.UNIT // 8] >= 0:
             record[w.BUSY_NS // 8] += max(0, end - seat[v.BEGAN // 8])
+            self.driver[overhead] -= max(0, seat[v.BEGAN // 8] - end)
+        else:
+            self.driver[overhead] -= seat[v.AT // 8] - end  # of a round that has not ended
 
 
 class SimulationResult:
@@ -351,7 +365,7 @@ class SimulationResult:
         rows = []
         for op, one in enumerate(self._engine.operators):
             if one.kind == 0:
-                events = self._word(op, "POSITION")
+                events = self._word(op, "EVENTS_OUT")
                 offered = float("nan") if one.rate is None else float(one.rate)
                 rates = {"offered_rate": offered, "delivered_rate": events / self.seconds}
                 rows.append(self._place(op, "source") | rates | {"events": events, "seconds": self.seconds})

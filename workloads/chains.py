@@ -27,6 +27,7 @@ LEAST_SELECTIVITY = 0.01
 DEVIATION = 0.1
 SCALE = 1 << 20  # selectivities are compared with hashes in this many steps
 EVENT = np.dtype([("id", "i8"), ("query", "i8"), ("stage", "i8"), ("value", "f8")])
+END_NS = 100.0  # what an event costs at a source or a sink, about
 EVENTS = 4096
 """Events of a source's array, which it repeats."""
 
@@ -95,13 +96,19 @@ def queries(env: en.Environment, made: Sequence[Chain]) -> None:
     for number, chain in enumerate(made):
         events = np.zeros(EVENTS, EVENT)
         events["id"], events["query"], events["value"] = np.arange(EVENTS), number, 0.5
+        first, *inner, last = names(chain)
         stream: Any = env.source(
-            events, rate=chain.rate, loop=True, name=f"{chain.name}/source", query=chain.name,
-            query_class=chain.query_class,
-        )  # fmt: skip
-        for stage in range(len(chain.repetitions)):
-            stream = stream.flat_map(step, name=f"{chain.name}/{stage + 1}")
-        stream.null(name=f"{chain.name}/sink")
+            events, rate=chain.rate, loop=True, name=first, query=chain.name, query_class=chain.query_class
+        )
+        for name in inner:
+            stream = stream.flat_map(step, name=name)
+        stream.null(name=last)
+
+
+def names(chain: Chain) -> list[str]:
+    """The names of a chain's operators, on both clocks."""
+    inner = [str(stage + 1) for stage in range(len(chain.repetitions))]
+    return [f"{chain.name}/{part}" for part in ("source", *inner, "sink")]
 
 
 def simulation(made: Sequence[Chain], *, ns_per_repetition: float | None = None) -> haren.Simulation:
@@ -111,13 +118,16 @@ def simulation(made: Sequence[Chain], *, ns_per_repetition: float | None = None)
     cost = repetition_ns() if ns_per_repetition is None else ns_per_repetition
     net = haren.Simulation()
     for chain in made:
-        costs = [100.0, *(cost * count for count in chain.repetitions), 100.0]
-        net.chain(chain.rate, costs, chain.selectivities, query=chain.name, query_class=chain.query_class)
+        costs = [END_NS, *(cost * count for count in chain.repetitions), END_NS]
+        net.chain(
+            chain.rate, costs, chain.selectivities, query=chain.name, query_class=chain.query_class,
+            names=names(chain),
+        )  # fmt: skip
     return net
 
 
 def load(made: Sequence[Chain], ns_per_repetition: float) -> float:
-    """How many threads' time the chains need: 1.0 keeps one thread busy."""
+    """How many threads' time the operators between the ends need: 1.0 keeps one thread busy."""
     total = 0.0
     for chain in made:
         share = 1.0

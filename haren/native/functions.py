@@ -14,6 +14,7 @@ import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import carray, float64, int64, njit
@@ -136,6 +137,8 @@ _NAMES = {
     "carray": carray, "pointer": pointer, "load": load, "store": store, "int64": int64, "float64": float64,
 }  # fmt: skip
 LIBRARIES = ("numpy", "numba", "math", "builtins", "operator")
+_hopeless: WeakKeyDictionary[Callable, tuple[Sequence[str], Exception]] = WeakKeyDictionary()
+"""Functions that numba could not compile, with the features they saw, and why: not tried again."""
 SIGNATURE = "int64(int64, int64, int64, int64, int64)"
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)
 
@@ -257,6 +260,7 @@ class Functions:
         try:
             native = self._compile(role)
         except Exception as error:  # of numba, of any kind: no code of the user's has run
+            _hopeless[self.python[role]] = self.names[role], error
             self.slow.append(role)
             warnings.warn(
                 f"policy {self.policy.name!r}: {role} does not compile and runs as Python, with the same "
@@ -272,6 +276,9 @@ class Functions:
 
     def _compile(self, role: str) -> Native:
         feature, policy = self._feature(role), self.policy
+        former = _hopeless.get(self.python[role])
+        if former is not None and former[0] == self.names[role]:
+            raise former[1]
         template = HEAD + TEMPLATES["feature" if feature else role]
         function = compiled_with_helpers(self.python[role])
         call = ", ".join(self.wanted[role])

@@ -41,7 +41,7 @@ LAST = 32  # what it ran last
 STATE = 40
 TICKET = 48
 IDLE_NS = 56
-IDLE_SINCE = 64
+IDLE_SINCE = 64  # or at the barrier since
 SEAT_BYTES = 128
 RUNNING, IDLE, WAITING = 0, 1, 2
 
@@ -144,6 +144,7 @@ def _rouse(driver, thread, now):
 def _arrive(driver, seat, worker, now):
     """Wait at the barrier; the last one lets all go through the phases of T_S."""
     store(seat + STATE, WAITING)
+    store(seat + IDLE_SINCE, now)
     store(seat + AT, NEVER)
     store(row_of(load(worker + w.DISPATCH), worker) + b.STARTED, now)
     add_to(driver + ARRIVED, 1)

@@ -285,6 +285,14 @@ def test_a_source_that_is_behind_delivers_all_it_owes():
     assert result.throughput["delivered_rate"].tolist() == [500]
 
 
+def test_a_source_has_not_delivered_what_it_only_began_with_at_the_end():
+    net = haren.Simulation()
+    line(net)
+    result = net.run(0.01, bound())  # when the eleventh event is due
+    assert result.throughput["events"].tolist() == [10] == result.operators["events_out"][:1].tolist()
+    assert result.throughput["delivered_rate"].tolist() == [1000]
+
+
 def test_pending_of_a_source_is_what_is_due():
     net = haren.Simulation()
     net.source(1000, cost=100 * MS)
@@ -335,6 +343,14 @@ def test_a_switch_that_is_under_way_at_the_end_counts_for_the_time_it_had(end):
     net = haren.Simulation()
     line(net, 1000)
     check_time(net.run(end / 1e9, bound(), switch_ns=700), 1)
+
+
+def test_waiting_at_the_barrier_at_the_end_counts_for_the_time_it_had():
+    net = haren.Simulation()
+    net.source(None, cost=4 * MS, name="busy")
+    net.source(1000, count=0, name="none")
+    pins = haren.assign.pinned({"busy": 0, "none": 1})
+    check_time(net.run(0.011, bound(haren.make("rr", f=pins), period=0.01), threads=2), 2)
 
 
 @pytest.mark.parametrize("end", [10_500_000, 9_999_999, 12_345_678])
