@@ -109,6 +109,8 @@ def run(engine, index, quota):
             if took < 0:
                 break
             consumed += took
+            if _is_idle(op, channel):
+                break
     if load(op + w.ERROR) != 0:
         return -_fail(engine, op)
     readable(channel)
@@ -117,6 +119,14 @@ def run(engine, index, quota):
     if load(op + w.ERROR) != 0:
         return -_fail(engine, op)
     return consumed
+
+
+@njit
+def _is_idle(op, channel):
+    """Whether all that was sent is consumed, and nothing is kept: one more call would find nothing."""
+    if load_acquire(channel + at.WRITTEN) != load(channel + at.CONSUMED):
+        return False
+    return load(op + w.MORE) == 0 and load(op + w.SPILL_COUNT) == 0
 
 
 @njit

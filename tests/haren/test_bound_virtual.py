@@ -472,7 +472,7 @@ def test_a_warning_that_is_an_error_ends_the_run():
 
 
 def test_all_threads_meet_in_every_round():
-    result = queries().run(0.1, haren.Bound("fcfs", period=P), threads=4)
+    result = queries().run(0.095, haren.Bound("fcfs", period=P), threads=4)
     assert set(result.rounds.groupby("round")["thread"].agg(list).map(tuple)) == {(0, 1, 2, 3)}
     waited = result.rounds["total_ns"].sum()
     assert result._run.driver[v.OVERHEAD // 8] == waited
