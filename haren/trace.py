@@ -240,7 +240,8 @@ class Trace:
             row: dict[str, Any] = {"operator": name, "query": segment.graph.query_name(op)}
             if decided is None:
                 row |= {"thread": thread if op == chosen else -1, "rank": -1, "priority": None}
-                row["verdict"] = "chosen: before the first round all are equal" if op == chosen else "unknown"
+                why = "before the first round all are equal" if reason else "its turn, without priorities"
+                row["verdict"] = f"chosen: {why}" if op == chosen else "unknown"
             else:
                 mine = int(decided.assignment[op]) == thread
                 row |= {"thread": int(decided.assignment[op]), "rank": int(decided.ranks[op])}

@@ -56,7 +56,8 @@ class Channel:
         ring = 1 << (limits.max_chunks - 1).bit_length()
         markers = 1 << max(8, (2 * limits.max_chunks * limits.blocks_per_chunk - 1).bit_length())
         markers = min(markers, 1 << 14)
-        self._recycled, self._fresh, self._markers = (lines(-(-n // 8)) for n in (ring, ring, 2 * markers))
+        sizes = (ring, ring, ring, 2 * markers)
+        self._recycled, self._warm, self._fresh, self._markers = (lines(-(-n // 8)) for n in sizes)
         self.words = lines(at.CHANNEL_BYTES // 8 // 8)
         self.address = address(self.words)
         for offset, value in {
@@ -68,6 +69,7 @@ class Channel:
             at.RING_MASK: ring - 1,
             at.RECYCLED_RING: address(self._recycled),
             at.FRESH_RING: address(self._fresh),
+            at.WARM: address(self._warm),
             at.MARKER_MASK: markers - 1,
             at.MARKER_RING: address(self._markers),
             at.ALLOCATOR_BELL: allocator_bell,
@@ -110,6 +112,7 @@ class Channel:
         """Chunks and bytes, requests and stalls so far."""
         allocated = self.word(at.ALLOCATED)
         recycled_waiting = self.word(at.RECYCLED_TAIL) - self.word(at.RECYCLED_HEAD)
+        recycled_waiting += self.word(at.WARM_COUNT)
         fresh_waiting = self.word(at.FRESH_TAIL) - self.word(at.FRESH_HEAD)
         return {
             "chunk_bytes": self.chunk_size,

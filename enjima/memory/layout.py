@@ -39,6 +39,7 @@ MARKER_MASK = 64
 MARKER_RING = 72  # pairs (position, stamp)
 ALLOCATOR_BELL = 80
 MAX_CHUNKS = 88
+WARM = 96  # a stack of addresses: recycled chunks that the writer has fetched
 # channel: the writer's lines
 WRITER_CHUNK = 128
 WRITER_BLOCK = 136
@@ -51,6 +52,7 @@ BLOCKS_USED = 184
 WRITTEN = 192  # events ever written, published
 PUBLISHED_WATERMARK = 200
 MARKER_TAIL = 208
+WARM_COUNT = 216
 # channel: the reader's line
 READER_CHUNK = 256
 READER_BLOCK = 264

@@ -1,9 +1,9 @@
 """The protocol of a channel: one writer, one reader, blocks in order, chunks recycled.
 
 The writer publishes events by storing a block's WRITE cursor with release order; the reader acquires it.
-A finished chunk goes back to the writer through a ring; the allocator thread hands over new chunks
-through another, so every ring has one producer and one consumer. Nothing is allocated here: a writer
-that takes the last free chunk asks the allocator for one more and goes on.
+A finished chunk goes back to the writer through a ring, and the one that came back last is used first; the
+allocator thread hands over new chunks through another, so every ring has one producer and one consumer.
+Nothing is allocated here: a writer that takes the last free chunk asks the allocator for one more.
 
 A watermark is read before the cursor it belongs to, so whatever it promises has been seen with it.
 """
@@ -108,7 +108,7 @@ def _open_block(channel, block):
 
 @njit
 def _next_writer_chunk(channel):
-    chunk = _pop(channel, at.RECYCLED_RING, at.RECYCLED_HEAD, at.RECYCLED_TAIL)
+    chunk = _take_warm(channel)
     if chunk == 0:
         chunk = _pop(channel, at.FRESH_RING, at.FRESH_HEAD, at.FRESH_TAIL)
     if not free_chunks(channel):
@@ -121,6 +121,26 @@ def _next_writer_chunk(channel):
     _open_block(channel, chunk + at.CHUNK_BYTES)
     store_release(former + at.CHUNK_NEXT, chunk)
     return True
+
+
+@njit
+def _take_warm(channel):
+    """The chunk that came back last, which is likely in a cache; 0 if there is none.
+
+    In the order in which they came back, all chunks that a backlog has ever needed would go round for ever.
+    """
+    warm = load(channel + at.WARM)
+    count = load(channel + at.WARM_COUNT)
+    chunk = _pop(channel, at.RECYCLED_RING, at.RECYCLED_HEAD, at.RECYCLED_TAIL)
+    while chunk != 0:
+        store(warm + 8 * count, chunk)
+        count += 1
+        chunk = _pop(channel, at.RECYCLED_RING, at.RECYCLED_HEAD, at.RECYCLED_TAIL)
+    if count > 0:
+        count -= 1
+        chunk = load(warm + 8 * count)
+    store_release(channel + at.WARM_COUNT, count)
+    return chunk
 
 
 @njit
@@ -137,6 +157,7 @@ def _pop(channel, ring_at, head_at, tail_at):
 def free_chunks(channel):
     """Chunks the writer could take now."""
     recycled = load_acquire(channel + at.RECYCLED_TAIL) - load(channel + at.RECYCLED_HEAD)
+    recycled += load_acquire(channel + at.WARM_COUNT)
     return recycled + load_acquire(channel + at.FRESH_TAIL) - load(channel + at.FRESH_HEAD)
 
 

@@ -7,13 +7,14 @@ CPU time of the whole process; shares of wall time are those of T_S in the time 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import enjima as en
 import haren
 from reproduce.bench import Effort, Row, interleave, middle, ratio, say
+from reproduce.bench.operators import Plan
 from reproduce.bench.ysb import rate
 from workloads import chains, ysb
 from workloads.ysb import YsbData
@@ -23,15 +24,6 @@ POLICIES = ("fcfs", "hr", "chain")
 EVENTS = 1_000_000
 BUSY = 0.8  # of the two cores, so that there is work and no overload
 CORES = 2
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Rounds of everything, seconds of a measurement, seconds before it."""
-
-    rounds: int
-    seconds: float
-    warmup: float
 
 
 PLANS: dict[Effort, Plan] = {
