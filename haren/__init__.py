@@ -7,13 +7,14 @@ those of the papers, ``haren/dispatch/`` the ways threads get work, ``haren/spe.
 
 import haren.policies as _builtin  # noqa: F401  (first: the function of this name, below, goes before it)
 from haren import assign, teaching
-from haren.dispatch import Bound, Dedicated, Dispatch, Pool
+from haren.dispatch import Bound, Dedicated, Dispatch, Pool, Shared
 from haren.errors import PolicyError, PolicyWarning, PythonFallbackWarning
 from haren.execution import Execution
 from haren.features import FEATURES, Feature
 from haren.graph import Graph, GraphArrays, downstream, upstream
 from haren.numbers import draw
 from haren.policy import Policy
+from haren.quantum import rest_of_round
 from haren.registry import make, policies, register
 from haren.spe import Engine
 from haren.trace import Trace
@@ -36,6 +37,7 @@ __all__ = [
     "PolicyWarning",
     "Pool",
     "PythonFallbackWarning",
+    "Shared",
     "Simulation",
     "Trace",
     "assign",
@@ -44,6 +46,7 @@ __all__ = [
     "make",
     "policies",
     "register",
+    "rest_of_round",
     "teaching",
     "testing",
     "upstream",

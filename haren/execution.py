@@ -33,6 +33,9 @@ class Execution:
     wrong in Python that threads call ends the run: ``failed`` is told, or else `stop` raises it.
     """
 
+    virtual = False
+    """Whether its threads are simulated."""
+
     def __init__(
         self,
         engine: Any,
@@ -132,7 +135,7 @@ class Execution:
         ring_bells(address(self._bells), len(self._bells))
 
     def _body(self, worker: int) -> None:
-        ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+        precise_sleep()
         ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._work.address)(worker)
 
     # -- life -------------------------------------------------------------------------------------
@@ -285,6 +288,11 @@ class Execution:
         from haren.native import words as w
 
         return self._workers[:, [w.BUSY_NS // 8, w.SLEEPS // 8, w.DECISIONS // 8]].copy()
+
+
+def precise_sleep() -> None:
+    """Let the calling thread wake when it wants to, not up to 50 microseconds later."""
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 class _Memory:

@@ -48,6 +48,9 @@ SINKS = 200
 DYNAMIC = 208  # how many features a full update would refresh, for each operator
 THREAD_ROW = 216  # address of the values of feature "thread"; 0 if it is not used
 NAMED = 224  # how many features there are
+ROUND_END = 232  # when the next round begins
+LAST_ROW = 240  # address of the values of feature "last_scheduled"; 0 if it is not used
+GRADIENT = 248  # address of the entry of feature "latency_gradient"; 0 if it is not used
 MATRIX_BYTES = 256
 
 # measured features, by name: the code that native/features.py knows them by
@@ -124,7 +127,8 @@ class Matrix:
             [[op for op in sinks if graph.queries[op] == query] for query in range(graph.query_count)]
         )
         self.words = lines(MATRIX_BYTES // 64)
-        thread_row = self._values[self.row["thread"]] if "thread" in self.row else None
+        rows = {name: address(self._values[self.row[name]]) if name in self.row else 0
+                for name in ("thread", "last_scheduled")}  # fmt: skip
         for offset, value in {
             OPERATORS: count,
             STRIDE: 64 * stride,
@@ -152,7 +156,9 @@ class Matrix:
             SINKS_FROM: address(self._sinks[0]),
             SINKS: address(self._sinks[1]),
             DYNAMIC: sum(not (one.static or one.name == "thread") for one in self.features),
-            THREAD_ROW: address(thread_row) if thread_row is not None else 0,
+            THREAD_ROW: rows["thread"],
+            LAST_ROW: rows["last_scheduled"],
+            GRADIENT: next((address(one) for one in self._dependent if one[0] == CODES["latency_gradient"]), 0),
             NAMED: len(self.features),
         }.items():
             self.words[offset // 8] = value
@@ -192,6 +198,7 @@ class Matrix:
             "now": now,
             "threads": self.threads,
             "seed": int(self.words[SEED // 8]),
+            "round_end": int(self.words[ROUND_END // 8]),
             "state": self.state.view(Column),
         }
         return [known[name] for name in wanted]

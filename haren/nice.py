@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from haren.dispatch.bound import COUNT, LEVELS, ORDER, Bound, Schedule
+from haren.dispatch.bound import COUNT, LEVELS, ORDER, Bound, BoundSchedule
 from haren.dispatch.dispatch import Installed
 from haren.errors import PolicyError
 from haren.graph import Graph
@@ -45,7 +45,7 @@ class NiceThreads(Installed):
         super().__init__(words, functions, keep)
         assert how.policy is not None
         policy = replace(how.policy, dispatch="bound")
-        self.schedule: Schedule = Bound(policy, period=how.period, snapshots=False).install(graph, 1)
+        self.schedule: BoundSchedule = Bound(policy, period=how.period, snapshots=False).schedule(graph, 1)
         self.period, self.values = how.period, np.zeros(len(graph), np.int64)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None

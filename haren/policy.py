@@ -16,17 +16,19 @@ lexicographically. Higher goes first; +-inf is allowed, NaN is not. Default: all
 Default: `haren.assign.random`.
 **eligible(op, F, now)**: whether a thread may pick the operator now. Optional.
 **quantum(op, F, now)**: how many events it may take in one turn. Optional; else the scheduler's batch b.
+**adapt(op, F, state)**: changes the policy's own state, see below. Optional.
 
 ``F`` holds what ``features`` declares and nothing else, an array over operators each: ``F.cost[op]``.
 `haren.FEATURES` lists what there is; a `haren.Feature` of your own stands in the list beside the names.
 Each function may ask for more by naming further parameters: ``graph`` (a `haren.GraphArrays`), ``now`` (ns),
-``threads``, ``seed`` (a random integer, new every round; see `haren.draw`), and ``state``: floats that the
-scheduler keeps for the policy, a row for each operator (``state[op, 0]``), begun with the values given as
-``state=``. State may be changed; F and graph may not.
+``threads``, ``seed`` (a random integer, new every round; see `haren.draw`), ``round_end`` (ns), and ``state``:
+floats that the scheduler keeps for the policy, a row for each operator (``state[op, 0]``), begun with the
+values given as ``state=``. State may be changed; F and graph may not.
 
 When each is called: every period P all threads meet in the scheduling task T_S; features are refreshed, then
 f assigns, then every thread ranks its operators with g. In between, in the execution task T_E, a thread runs
 the first operator of its ranking that can run, b events at a time. See `haren.Bound` for P, b and the rest.
+With ``dispatch="shared"`` there is no f: threads take the best eligible operator of all, see `haren.Shared`.
 
 Functions are compiled where numba can; else they run as Python with a `PythonFallbackWarning`: the same
 schedule, slower. A function that fails while queries run leaves the last good schedule in force.
@@ -35,18 +37,18 @@ schedule, slower. A function that fails while queries run leaves the last good s
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from haren import assign
 from haren.errors import PolicyError
 from haren.features import FEATURES, Fanout, Feature, resolve
+from haren.reads import attributes_read
 
 __all__ = ["Policy"]
 
 FIRST = {"f": ("F", "graph", "threads"), "g": ("op", "F"), "eligible": ("op", "F", "now")}
-FIRST["quantum"] = FIRST["eligible"]
-MORE = ("graph", "now", "threads", "seed", "state")
+FIRST |= {"quantum": FIRST["eligible"], "adapt": ("op", "F", "state")}
+MORE = ("graph", "now", "threads", "seed", "round_end", "state")
 
 
 def _equal(op, F):
@@ -64,23 +66,23 @@ class Policy:
     features: Iterable[str | Feature] = ()
     eligible: Callable | None = None
     quantum: Callable | None = None
+    adapt: Callable | None = None
     state: tuple[float, ...] = ()
     fanout: Fanout = "sum"
     """How branches add up in derived features: "max", "product" or "sum"."""
     unfair: bool = False
     """Declares that an operator may wait for ever while others have work."""
     dispatch: str = "bound"
-    """"bound": as above. "dedicated": a thread for each operator; if there is a g, it ranks nice values."""
+    """"bound" or "shared": as above. "dedicated": a thread for each operator; a g then ranks nice values."""
     resolved: dict[str, Feature] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.dispatch not in ("bound", "dedicated"):
-            raise PolicyError(f"policy {self.name!r}: dispatch={self.dispatch!r}; 'bound' or 'dedicated'")
+        if self.dispatch not in ("bound", "shared", "dedicated"):
+            raise PolicyError(f"policy {self.name!r}: dispatch={self.dispatch!r}; bound, shared or dedicated")
         object.__setattr__(self, "features", tuple(self.features))
         object.__setattr__(self, "state", tuple(map(float, self.state)))
         try:
-            needed = [*self.features, *getattr(self.f, "features", ())]
-            object.__setattr__(self, "resolved", resolve(needed, self.fanout))
+            object.__setattr__(self, "resolved", resolve([*self.features, *self._of_functions], self.fanout))
         except PolicyError as error:
             raise PolicyError(f"policy {self.name!r}: {error}", policy=self.name) from None
         for role in FIRST:
@@ -92,7 +94,12 @@ class Policy:
     def declared(self) -> tuple[str, ...]:
         """The names of the features that are in F."""
         names = [feature if isinstance(feature, str) else feature.name for feature in self.features]
-        return tuple(dict.fromkeys([*names, *getattr(self.f, "features", ())]))
+        return tuple(dict.fromkeys([*names, *self._of_functions]))
+
+    @property
+    def _of_functions(self) -> list[str]:
+        """The features that functions declare themselves, as `haren.assign.load_balanced` does."""
+        return [name for role in FIRST for name in getattr(getattr(self, role), "features", ())]
 
     @property
     def intrinsic(self) -> bool:
@@ -121,26 +128,10 @@ class Policy:
                 f"{', '.join(name for name in MORE if name not in first)}",
                 policy=self.name, function=role,
             )  # fmt: skip
-        for name in _attributes(function, given[first.index("F")]):
+        for name in attributes_read(function, given[first.index("F")]):
             if name not in self.declared and (name in FEATURES or name not in dir(tuple)):
                 known = "add it to features=[...]" if name in FEATURES else "there is no such feature"
                 raise PolicyError(
                     f"{where} reads F.{name}, which is not declared: {known}", policy=self.name, function=role
                 )
 
-
-def _attributes(function: Any, name: str) -> list[str]:
-    """What a function reads of its argument ``name``, as far as its code shows."""
-    import dis
-
-    code = getattr(getattr(function, "py_func", function), "__code__", None)
-    if code is None:
-        return []
-    steps = list(dis.get_instructions(code))
-    return [
-        str(step.argval)
-        for former, step in pairwise(steps)
-        if former.opname.startswith("LOAD_FAST")
-        and (former.argval == name or (isinstance(former.argval, tuple) and former.argval[-1] == name))
-        and step.opname == "LOAD_ATTR"
-    ]

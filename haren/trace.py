@@ -22,7 +22,10 @@ __all__ = ["ROUND_COLUMNS", "TRACE_COLUMNS", "Recording", "Trace"]
 TRACE_COLUMNS = (
     "start_ns", "end_ns", "thread", "operator", "query", "events_in", "events_out", "reason",
 )  # fmt: skip
-REASONS = ("its turn", "best that could run", "equal to the one before", "had not run for d")
+REASONS = (
+    "its turn", "best that could run", "equal to the one before", "had not run for d", "best that was eligible",
+    "nothing was eligible, best that could run",
+)  # fmt: skip
 
 ROUND_COLUMNS = {
     "round": "its number",
@@ -55,6 +58,7 @@ class Decisions:
     features: dict[str, np.ndarray]
     priorities: np.ndarray
     ranks: np.ndarray
+    shared: bool  # one ranking for all threads; the assignment is then each operator's condition
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class Recording:
 
 
 def _segment(execution: Any) -> Segment:
-    from haren.dispatch import bound as b
+    from haren.dispatch.schedule import ROW_BYTES, Schedule
     from haren.native import words as w
 
     rows, lost = [], 0
@@ -105,19 +109,19 @@ def _segment(execution: Any) -> Segment:
         lost += first
         rows.append(ring[np.arange(first, written) % size] if size else ring[:0].copy())
     schedule, graph = execution.installed, execution.graph
-    rounds = np.zeros((0, 0, b.ROW_BYTES // 8), np.int64)
+    rounds = np.zeros((0, 0, ROW_BYTES // 8), np.int64)
     decisions: list[Decisions] = []
-    if isinstance(schedule, b.Schedule):
-        taken = int(schedule.records[:, b.ROUNDS_TAKEN // 8].min())
-        first = max(0, taken - b.KEPT_ROUNDS + 1)
-        rounds = schedule.statistics[np.arange(first, taken) % b.KEPT_ROUNDS].copy()
+    if isinstance(schedule, Schedule):
+        rounds = schedule.statistics_taken()
         decisions = _decisions(schedule)
     return Segment(graph, rows, rounds, decisions, lost)
 
 
 def _decisions(schedule: Any) -> list[Decisions]:
+    from haren.dispatch.shared import SharedSchedule
+
     count, names = len(schedule.graph), [feature.name for feature in schedule.matrix.features]
-    found = []
+    shared, found = isinstance(schedule, SharedSchedule), []
     for snapshot in schedule.snapshots[np.argsort(schedule.snapshots[:, 0])]:
         if snapshot[0] == 0:
             continue
@@ -128,17 +132,12 @@ def _decisions(schedule: Any) -> list[Decisions]:
             features[name] = values.view(np.dtype(schedule.policy.resolved[name].dtype))
         start = (1 + len(names)) * count
         priorities = parts[start : start + count * schedule.dims].view(np.float64)
-        ranks = parts[start + count * schedule.dims :]
-        found.append(
-            Decisions(
-                int(snapshot[0]),
-                int(snapshot[1]),
-                parts[:count],
-                features,
-                priorities.reshape(count, schedule.dims),
-                ranks,
-            )
-        )
+        priorities, ranks = priorities.reshape(count, schedule.dims), parts[start + count * schedule.dims :]
+        if shared:
+            ranks = np.empty(count, np.int64)
+            ranks[np.lexsort(-priorities.T[::-1])] = np.arange(count)
+        number, time = snapshot[:2].tolist()
+        found.append(Decisions(number, time, parts[:count], features, priorities, ranks, shared))
     return found
 
 
@@ -191,7 +190,9 @@ class Trace:
 
         ``at`` is a clock time (``start_ns`` of a row of `frame`): the last run of ``operator`` begun not
         later is explained; without ``operator`` any run, without ``at`` the last. A row for each operator:
-        thread, priority, rank in its thread, verdict, and the features as they were at the last T_S.
+        thread, priority, rank in its thread, verdict, and the features as they were at the last T_S. Of
+        shared dispatch, where operators belong to no thread and may have been ranked again since, it says how
+        all stood at the last epoch.
         """
         segment, thread, row = self._find(operator, at)
         start, chosen = int(row[0]), int(row[2]) & 0xFFFFFFFF
@@ -243,12 +244,13 @@ class Trace:
                 why = "before the first round all are equal" if reason else "its turn, without priorities"
                 row["verdict"] = f"chosen: {why}" if op == chosen else "unknown"
             else:
-                mine = int(decided.assignment[op]) == thread
-                row |= {"thread": int(decided.assignment[op]), "rank": int(decided.ranks[op])}
+                bound = thread if decided.shared else int(decided.assignment[op])
+                row |= {"thread": bound, "rank": int(decided.ranks[op])}
                 row["priority"] = tuple(decided.priorities[op].tolist())
                 row["verdict"] = (
                     f"chosen: {REASONS[reason]}" if op == chosen
-                    else "bound to another thread" if not mine
+                    else _condition(decided, op) if decided.shared
+                    else "bound to another thread" if bound != thread
                     else "passed over: an overdue operator goes first" if reason == 3
                     else _verdict(decided, op, chosen, place)
                 )  # fmt: skip
@@ -300,6 +302,12 @@ def _verdict(decided: Decisions, op: int, chosen: int, place: int) -> str:
     if (decided.priorities[op] == decided.priorities[chosen]).all():
         return "could not run, or had its turn in this pass"
     return "asked before: could not run, or was not eligible"
+
+
+def _condition(decided: Decisions, op: int) -> str:
+    from haren.dispatch.shared import CONDITIONS
+
+    return f"at the last epoch: {CONDITIONS[decided.assignment[op]]}"
 
 
 def _own_first(thread: int) -> Any:

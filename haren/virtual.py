@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from haren.dispatch import Bound, Dedicated, Dispatch, dispatch_for
+from haren.dispatch import Dedicated, Dispatch, dispatch_for
 from haren.dispatch.fair import Fair
+from haren.dispatch.schedule import Schedule
+from haren.dispatch.shared import SharedSchedule
 from haren.errors import PolicyError
 from haren.execution import TRACE_ROWS, Execution
 from haren.graph import Graph
 from haren.latency import Histogram
+from haren.matrix import SEEN_MEASURED
 from haren.memory import address, lines
 from haren.policy import Policy
 
@@ -53,6 +56,7 @@ class _Operator:
     capacity: int = 1000
     rate: float | None = None
     count: int = UNLIMITED
+    waiting: tuple[int, ...] = ()
 
 
 @dataclass
@@ -91,22 +95,39 @@ class Simulation:
         cost: float,
         selectivity: float = 1.0,
         capacity: int | None = None,
+        waiting: int | Sequence[int] = 0,
         name: str | None = None,
     ) -> int:
-        """An operator behind others; ``capacity`` is that of each of its inputs."""
+        """An operator behind others; ``capacity`` is that of each of its inputs, in which ``waiting`` events
+        wait at the beginning."""
         if not 0 <= selectivity < 1e6:
             raise ValueError(f"selectivity={selectivity!r} is out of range: events out per event in")
         one = _Operator("operator", self._query(inputs), 1, cost, selectivity, tuple(inputs))
-        one.capacity = self.capacity if capacity is None else capacity
-        return self._add(name, one)
+        return self._add(name, self._with_inputs(one, capacity, waiting))
 
     def sink(
-        self, *inputs: int, cost: float = 0, capacity: int | None = None, name: str | None = None
+        self,
+        *inputs: int,
+        cost: float = 0,
+        capacity: int | None = None,
+        waiting: int | Sequence[int] = 0,
+        name: str | None = None,
     ) -> int:
-        """The end of a query, where latency is measured."""
+        """The end of a query, where latency is measured; see `operator`."""
         one = _Operator("sink", self._query(inputs), 2, cost, 0.0, tuple(inputs))
+        return self._add(name, self._with_inputs(one, capacity, waiting))
+
+    def _with_inputs(
+        self, one: _Operator, capacity: int | None, waiting: int | Sequence[int]
+    ) -> _Operator:
         one.capacity = self.capacity if capacity is None else capacity
-        return self._add(name, one)
+        count = len(one.inputs)
+        one.waiting = (waiting,) * count if isinstance(waiting, int) else tuple(waiting)
+        if len(one.waiting) != count or not all(0 <= number <= one.capacity for number in one.waiting):
+            raise ValueError(
+                f"waiting={waiting!r}: for each of {count} inputs 0 to {one.capacity} (capacity) events"
+            )
+        return one
 
     def chain(
         self,
@@ -170,11 +191,13 @@ class Simulation:
         threads: int = 1,
         switch_ns: int = 0,
         round_ns: int = 0,
+        known: bool = False,
         trace: int = TRACE_ROWS,
     ) -> SimulationResult:
         """Run for so many virtual seconds; ``threads`` are the simulated threads (of "os": the cores).
 
         ``switch_ns`` is what it costs a thread to go over to another operator, ``round_ns`` what T_S costs.
+        ``known``: the policy knows costs and selectivities from the beginning, before they are measured.
         """
         if not 0 < seconds < 1e6:
             raise ValueError(f"seconds={seconds!r} must be positive")
@@ -184,6 +207,8 @@ class Simulation:
             raise ValueError("switch_ns and round_ns must not be negative")
         engine = _Engine(self)
         run = _Run(engine, threads, _virtual(dispatch_for(policy)), trace=trace)
+        if known:
+            run.tell()
         run.drive(int(seconds * 1e9), switch_ns, round_ns)
         return SimulationResult(engine, run, seconds)
 
@@ -225,8 +250,8 @@ class _Engine:
         outputs: list[list[int]] = [[] for _ in order]
         reads: list[list[int]] = [[] for _ in order]
         for down, ups in enumerate(inputs):
-            for up in ups:
-                queue = self._queue(self.operators[down].capacity)
+            for number, up in enumerate(ups):
+                queue = self._queue(self.operators[down].capacity, self.operators[down].waiting[number])
                 outputs[up].append(queue)
                 reads[down].append(queue)
         for op, (one, record) in enumerate(zip(self.operators, self.table, strict=True)):
@@ -265,7 +290,7 @@ class _Engine:
         self.handle = address(self.words)
         self.ready_at, self.run, self.measure = (self.code[n].address for n in ("ready_at", "run", "measure"))
 
-    def _queue(self, capacity: int) -> int:
+    def _queue(self, capacity: int, waiting: int) -> int:
         from haren.native import simulated as s
 
         ring, words = np.zeros(1 << (capacity - 1).bit_length(), np.int64), lines(s.QUEUE_BYTES // 64)
@@ -274,6 +299,7 @@ class _Engine:
             capacity,
             address(ring),
         )
+        words[s.TAIL // 8] = waiting
         self._keep += [ring, words]
         return address(words)
 
@@ -281,10 +307,20 @@ class _Engine:
 class _Run(Execution):
     """An execution whose threads are simulated."""
 
+    virtual = True
     _time = 0
 
     def now(self) -> int:
         return self._time
+
+    def tell(self) -> None:
+        """Let the features begin with the costs and selectivities that the operators have."""
+        if not isinstance(self.installed, Schedule):
+            return
+        matrix = self.installed.matrix
+        for name in {"cost", "selectivity"} & set(matrix.row):
+            matrix.column(name)[:] = [getattr(one, name) for one in self.engine.operators]
+        matrix.seen[:, SEEN_MEASURED // 8] = 1
 
     def drive(self, end: int, switch_ns: int, round_ns: int) -> None:
         """Simulate until ``end``, an interrupt, or a mistake that must stop the run."""
@@ -308,11 +344,15 @@ class _Run(Execution):
             v.DURATION: engine.code["duration"].address,
             v.SWITCH_NS: switch_ns,
             v.ROUND_NS: round_ns,
-            v.BELLS: int(isinstance(self.dispatch, Bound)),
+            v.BELLS: int(self.dispatch.rings_only),
             v.NOW_AT: address(engine.words) + s.NOW,
         }.items():
             self.driver[offset // 8] = value
         self.installed.started(self)
+        if isinstance(self.installed, SharedSchedule):
+            self._keeper = self.installed.epoch_worker(self)
+            self.driver[v.EPOCH_NS // 8] = self.installed.epoch_ns
+            self.driver[v.KEEPER // 8] = address(self._keeper)
         native = compile_native(v.simulate, "int64(int64, int64)")
         simulate = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(native.address)
         while simulate(address(self.driver), STEPS) and self.error is None:

@@ -6,9 +6,10 @@ from haren.dispatch.bound import Bound
 from haren.dispatch.dedicated import Dedicated
 from haren.dispatch.dispatch import Dispatch, Installed
 from haren.dispatch.pool import Pool
+from haren.dispatch.shared import Shared
 from haren.policy import Policy
 
-__all__ = ["Bound", "Dedicated", "Dispatch", "Installed", "Pool", "dispatch_for"]
+__all__ = ["Bound", "Dedicated", "Dispatch", "Installed", "Pool", "Shared", "dispatch_for"]
 
 
 def dispatch_for(how: Any) -> Dispatch:
@@ -24,4 +25,4 @@ def dispatch_for(how: Any) -> Dispatch:
             f"{how!r} is neither a policy, nor the name of one, nor a dispatch such as haren.Pool()"
         )
     policy = make(how)
-    return Bound(policy) if policy.dispatch == "bound" else Dedicated(policy)
+    return {"bound": Bound, "shared": Shared, "dedicated": Dedicated}[policy.dispatch](policy)

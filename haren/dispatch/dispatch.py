@@ -29,7 +29,8 @@ class Installed:
     words: np.ndarray  # what the functions are given
     functions: tuple[int, int, int]  # the addresses of next, spare and done
     keep: Any = None  # what the words point to
-    rounds: int = 0  # address of the words of a scheduling task that all threads meet for; 0: there is none
+    rounds: int = 0  # address of the phases of the scheduling task; 0: there is none
+    epoch_ns: int = 0  # how often a thread of its own does them; 0: all threads meet for them
 
     def started(self, execution: Execution) -> None:
         """The workers are about to start; a dispatch may add threads of its own."""
@@ -47,8 +48,10 @@ class Dispatch(ABC):
 
     own_bells = False
     """Whether each worker sleeps on a bell of its own (thread i: bell i); else they share one."""
+    rings_only = False
+    """Whether the end of a run lets only those look for work whose bell was rung; for the virtual clock."""
     period_ns = 0
-    """How often all threads meet in a scheduling task; 0: never."""
+    """How often there is a scheduling task; 0: never."""
 
     def workers(self, graph: Graph, threads: int) -> int:
         """How many worker threads a run has, if the user asks for ``threads``."""

@@ -7,10 +7,10 @@ goes on as long as priorities are equal, so that equals take turns; then it begi
 from numba import njit
 
 from haren.dispatch import bound as b
+from haren.dispatch import schedule as s
 from haren.native import words as w
 from haren.native.atomics import (
     call,
-    compare_exchange,
     fetch_add,
     load,
     load_acquire,
@@ -18,51 +18,23 @@ from haren.native.atomics import (
     store_release,
 )
 from haren.native.clock import BELL_BYTES, BELL_SLEEPERS, ring
-from haren.native.rounds import report, thread_record
+from haren.native.schedule import grant, is_eligible, thread_record
 from haren.native.turns import claim_of
 
 NEVER = 2**63 - 1
 
 
 @njit
-def _may_run(dispatch, worker, record, op, now):
-    """Whether the policy lets the operator run."""
-    function = load(dispatch + b.ELIGIBLE)
-    if function == 0:
-        return True
-    code = call(function, (load(dispatch + b.MATRIX), 0, op, record + b.ANSWER, now))
-    if code != 0:
-        report(dispatch, b.ROLE_ELIGIBLE, code, now)
-        return True
-    return load(record + b.ANSWER) != 0
-
-
-@njit
-def _grant(dispatch, worker, record, op, reason, place, now):
-    """Take the operator, and say for how many events."""
-    turn = load(dispatch + b.BATCH)
-    function = load(dispatch + b.QUANTUM)
-    if function != 0:
-        code = call(function, (load(dispatch + b.MATRIX), 0, op, record + b.ANSWER, now))
-        if code != 0:
-            report(dispatch, b.ROLE_QUANTUM, code, now)
-        else:
-            turn = load(record + b.ANSWER)
-    if load(dispatch + b.CHECK) != 0:
-        if not compare_exchange(claim_of(worker, op), 0, 1 + load(worker + w.THREAD)):
-            fetch_add(dispatch + b.VIOLATIONS, 1)
+def _grant(dispatch, worker, op, reason, place, now):
+    if load(dispatch + s.CHECK) != 0:
         _assert_no_round(dispatch)
-    else:
-        store_release(claim_of(worker, op), 1 + load(worker + w.THREAD))
-    store(worker + w.QUOTA, turn)
-    store(worker + w.REASON, reason | place << 8)
-    return op
+    return grant(dispatch, worker, op, reason, place, now)
 
 
 @njit
 def _assert_no_round(dispatch):
     if load_acquire(dispatch + b.IN_ROUND) != 0:
-        fetch_add(dispatch + b.VIOLATIONS, 1)
+        fetch_add(dispatch + s.VIOLATIONS, 1)
 
 
 def next_unit(dispatch, worker, now):
@@ -76,7 +48,7 @@ def next_unit(dispatch, worker, now):
         op = load(load(record + b.DELAYED) + 8 * load(record + b.DELAYED_NEXT))
         store(record + b.DELAYED_NEXT, load(record + b.DELAYED_NEXT) + 1)
         if call(ready_at, (engine, op, now)) <= now:
-            return _grant(dispatch, worker, record, op, w.REASON_DELAYED, 0, now)
+            return _grant(dispatch, worker, op, w.REASON_DELAYED, 0, now)
     count = load(record + b.COUNT)
     order = load(record + b.ORDER)
     levels = load(record + b.LEVELS)
@@ -88,11 +60,11 @@ def next_unit(dispatch, worker, now):
             op = load(order + 8 * i)
             ready = call(ready_at, (engine, op, now))
             if ready <= now:
-                if _may_run(dispatch, worker, record, op, now):
+                if is_eligible(dispatch, worker, op, now):
                     store(record + b.CURSOR, i + 1)
                     store(record + b.LEVEL, load(levels + 8 * i))
                     reason = w.REASON_BEST if level < 0 else w.REASON_EQUAL
-                    return _grant(dispatch, worker, record, op, reason, i, now)
+                    return _grant(dispatch, worker, op, reason, i, now)
             else:
                 wake = min(wake, ready)
             i += 1
@@ -105,7 +77,7 @@ def next_unit(dispatch, worker, now):
     if now >= load(record + b.IDLE_UNTIL):  # else it was woken early, or looks once more before it sleeps
         backoff = load(record + b.BACKOFF)
         store(record + b.IDLE_UNTIL, now + backoff)
-        store(record + b.BACKOFF, 2 * min(backoff, load(dispatch + b.PERIOD_NS)))
+        store(record + b.BACKOFF, 2 * min(backoff, load(dispatch + s.PERIOD_NS)))
     store(worker + w.WAKE_AT, min(wake, load(record + b.IDLE_UNTIL)))
     return -1
 
@@ -117,14 +89,14 @@ def spare(dispatch, worker, now):
 
 def done(dispatch, worker, op, consumed, now):
     """Give the operator back, and wake threads that can go on because of it."""
-    if load(dispatch + b.CHECK) != 0:
+    if load(dispatch + s.CHECK) != 0:
         _assert_no_round(dispatch)
     store_release(claim_of(worker, op), 0)
     if load(dispatch + b.EAGER) != 0:
-        bounds = load(dispatch + b.BOUNDS) + 8 * op
+        bounds = load(dispatch + s.BOUNDS) + 8 * op
         for i in range(load(bounds), load(bounds + 8)):
-            neighbour = load(load(dispatch + b.NEIGHBOURS) + 8 * i)
-            thread = load(load(dispatch + b.ASSIGNMENT) + 8 * neighbour)
+            neighbour = load(load(dispatch + s.NEIGHBOURS) + 8 * i)
+            thread = load(load(dispatch + s.ASSIGNMENT) + 8 * neighbour)
             if thread == load(worker + w.THREAD):
                 continue
             bell = load(worker + w.BELLS) + BELL_BYTES * thread

@@ -75,6 +75,38 @@ def refresh_independent(matrix, worker, op, now):
 @njit
 def refresh_dependent(matrix, worker, op, now):
     """Refresh what runs of other operators change, from the engine as it is now."""
+    _refresh_from_engine(matrix, worker, op, now)
+    entry = load(matrix + m.GRADIENT)
+    if entry != 0:
+        _latency_gradient(matrix, worker, op, entry, now)
+
+
+@njit
+def refresh_moment(matrix, worker, op, now):
+    """Refresh what may differ from one decision to the next."""
+    if load(matrix + m.LAST_ROW) != 0:
+        last = load(load(worker + w.OPERATORS) + w.OPERATOR_BYTES * op + w.LAST_RUN)
+        store(load(matrix + m.LAST_ROW) + 8 * op, as_bits(float(last)))
+    _refresh_from_engine(matrix, worker, op, now)
+
+
+@njit
+def refresh_gradients(matrix, worker, now):
+    """Refresh the latency gradient of all operators, those of a query alike."""
+    entry = load(matrix + m.GRADIENT)
+    if entry == 0:
+        return
+    queries = load(matrix + m.QUERY)
+    for op in range(load(matrix + m.OPERATORS)):
+        if op == 0 or load(queries + 8 * op) != load(queries + 8 * op - 8):
+            _latency_gradient(matrix, worker, op, entry, now)
+        else:
+            place = _place(matrix, load(entry + 8), op)
+            store(place, load(place - 8))
+
+
+@njit
+def _refresh_from_engine(matrix, worker, op, now):
     entries = load(matrix + m.DEPENDENT)
     for i in range(load(matrix + m.DEPENDENT_COUNT)):
         entry = entries + m.ENTRY_BYTES * i
@@ -82,9 +114,7 @@ def refresh_dependent(matrix, worker, op, now):
         place = _place(matrix, load(entry + 8), op)
         if code == 6:
             store(place, measure(worker, op, spe.PENDING, now))
-        elif code == 8:
-            _latency_gradient(matrix, worker, op, place, as_float(load(entry + 16)), now)
-        else:
+        elif code != 8:
             value = 0
             if code == 4:
                 value = measure(worker, op, spe.HEAD_TIME, now)
@@ -101,8 +131,10 @@ def refresh_dependent(matrix, worker, op, now):
 
 
 @njit
-def _latency_gradient(matrix, worker, op, place, weight, now):
+def _latency_gradient(matrix, worker, op, entry, now):
     """How the mean latency of the query's results since the last refresh differs from that before."""
+    place = _place(matrix, load(entry + 8), op)
+    weight = as_float(load(entry + 16))
     query = load(load(matrix + m.QUERY) + 8 * op)
     bounds = load(matrix + m.SINKS_FROM) + 8 * query
     count = 0

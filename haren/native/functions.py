@@ -41,6 +41,7 @@ HEAD = """
     stride = load(matrix + STRIDE)
     threads = load(matrix + THREADS)
     seed = load(matrix + SEED)
+    round_end = load(matrix + ROUND_END)
     F = Features({columns})
     graph = GraphArrays(
         carray(pointer(load(matrix + QUERY)), (n,), int64),
@@ -69,6 +70,16 @@ TEMPLATES = {
             if value != value:
                 return NOT_A_NUMBER | op << 8
             target_rows[op, d] = value
+    return 0
+""",
+    # the policy's state for `count` operators
+    "adapt": """
+    for i in range(count):
+        op = load(operators + 8 * i)
+        try:
+            function({call})
+        except Exception:
+            return RAISED | op << 8
     return 0
 """,
     # a thread for each operator into `target`
@@ -198,7 +209,7 @@ class Functions:
         bind = getattr(policy.f, "for_graph", None)
         if bind is not None:
             self.python["f"] = bind(matrix.graph)
-        for role in ("eligible", "quantum"):
+        for role in ("eligible", "quantum", "adapt"):
             if getattr(policy, role) is not None:
                 self.python[role] = getattr(policy, role)
         self.wanted = {role: policy.arguments(role) for role in self.python}
@@ -314,7 +325,7 @@ class Functions:
     def _in_python(self, role: str) -> Callable[..., int]:
         inner = {
             "g": self._python_g, "f": self._python_f, "eligible": self._python_eligible,
-            "quantum": self._python_quantum,
+            "quantum": self._python_quantum, "adapt": self._python_adapt,
         }.get(role) or (lambda *a: self._python_feature(role, *a))  # fmt: skip
 
         def evaluate(matrix: int, operators: int, count: int, target: int, now: int) -> int:
@@ -376,6 +387,15 @@ class Functions:
         _words(target, 1)[0] = int(min(events, 1e15))
         return 0
 
+    def _python_adapt(self, operators: int, count: int, target: int, now: int) -> int:
+        for op in _words(operators, count).tolist():
+            try:
+                self.call("adapt", op, now)
+            except Exception as error:
+                self.raised["adapt"] = error
+                return RAISED | op << 8
+        return 0
+
     def _python_feature(self, role: str, operators: int, count: int, target: int, now: int) -> int:
         feature, mistake_ = self._feature(role), 0
         assert feature is not None
@@ -399,7 +419,7 @@ def mistake(functions: Functions, role: str, code: int, now: int) -> PolicyError
     """What went wrong, with the operator and, as the cause, what the function itself raised."""
     kind, op = code & 255, code >> 8
     policy, graph = functions.policy, functions.matrix.graph
-    what = role if role in ("f", "g", "eligible", "quantum") else f"feature {role}"
+    what = role if role in ("f", "g", "eligible", "quantum", "adapt") else f"feature {role}"
     per_operator = role != "f" or kind == NO_SUCH_THREAD
     name = graph.names[op] if per_operator and op < len(graph) else None
     where = f"policy {policy.name!r}: {what}"

@@ -9,6 +9,7 @@ from numba import njit
 
 from haren import matrix as m
 from haren.dispatch import bound as b
+from haren.dispatch import schedule as s
 from haren.native import words as w
 from haren.native.atomics import (
     add_to,
@@ -23,32 +24,23 @@ from haren.native.atomics import (
 )
 from haren.native.clock import BELL_SLEEPERS, monotonic_ns, ring, sleep, thread_cpu_ns
 from haren.native.features import refresh_dependent, refresh_independent
+from haren.native.schedule import (
+    adapt_with,
+    compute_derived,
+    finish_row,
+    keep_priorities,
+    keep_values,
+    rank_with,
+    report,
+    row_of,
+    thread_record,
+)
 from haren.numbers import FACTOR, MODULUS
-
-
-@njit
-def thread_record(dispatch, worker):
-    return load(dispatch + b.RECORDS) + b.RECORD_BYTES * load(worker + w.THREAD)
-
-
-@njit
-def row_of(dispatch, worker):
-    """Where this thread keeps the statistics of the present round."""
-    number = load(thread_record(dispatch, worker) + b.ROUNDS_TAKEN) % b.KEPT_ROUNDS
-    place = number * load(dispatch + b.THREADS) + load(worker + w.THREAD)
-    return load(dispatch + b.STATISTICS) + b.ROW_BYTES * place
-
-
-@njit
-def report(dispatch, role, code, now):
-    """Tell the Python side of a mistake of a policy's function; it decides whether to go on."""
-    fetch_add(dispatch + b.MISTAKES, 1)
-    call(load(dispatch + b.ON_MISTAKE), (role, code, now))
 
 
 def refresh(dispatch, worker, now):
     """In parallel: independent features of what this thread ran, and flags for what depends on it."""
-    matrix = load(dispatch + b.MATRIX)
+    matrix = load(dispatch + s.MATRIX)
     record = thread_record(dispatch, worker)
     flags = load(matrix + m.FLAGS)
     order = load(record + b.ORDER)
@@ -65,14 +57,14 @@ def refresh(dispatch, worker, now):
             for j in range(load(bounds), load(bounds + 8)):
                 store(flags + 8 * load(load(matrix + m.DEPENDENTS) + 8 * j), 1)
     row = row_of(dispatch, worker)
-    store(row + b.EXECUTED, executed)
-    store(row + b.UPDATED, executed * load(matrix + m.INDEPENDENT_COUNT))
+    store(row + s.EXECUTED, executed)
+    store(row + s.UPDATED, executed * load(matrix + m.INDEPENDENT_COUNT))
     return 0
 
 
 def update(dispatch, worker, now):
     """By one thread, while the others wait: dependent features of the flagged operators, and no others."""
-    matrix = load(dispatch + b.MATRIX)
+    matrix = load(dispatch + s.MATRIX)
     flags = load(matrix + m.FLAGS)
     operators = load(matrix + m.OPERATORS)
     store(matrix + m.SEED, load(matrix + m.SEED) * FACTOR % MODULUS)
@@ -83,45 +75,41 @@ def update(dispatch, worker, now):
         if load(flags + 8 * op) != 0:
             flagged += 1
             refresh_dependent(matrix, worker, op, now)
-    derived = load(matrix + m.DERIVED_COUNT)
-    for i in range(derived):
-        code = call(load(load(matrix + m.DERIVED) + 8 * i), (matrix, 0, 0, 0, now))
-        if code != 0:
-            report(dispatch, b.ROLE_FEATURE + i, code, now)
+    derived = compute_derived(dispatch, now)
     for op in range(operators):
         store(flags + 8 * op, 0)
     row = row_of(dispatch, worker)
-    add_to(row + b.UPDATED, flagged * (load(matrix + m.DEPENDENT_COUNT) + derived))
-    store(row + b.FLAGGED, flagged)
-    store(row + b.FULL, operators * load(matrix + m.DYNAMIC))
+    add_to(row + s.UPDATED, flagged * (load(matrix + m.DEPENDENT_COUNT) + derived))
+    store(row + s.FLAGGED, flagged)
+    store(row + s.FULL, operators * load(matrix + m.DYNAMIC))
     return 0
 
 
 def assign(dispatch, worker, now):
     """By the same thread: f, and the lists A of all threads; the former assignment stays if f fails."""
-    matrix = load(dispatch + b.MATRIX)
+    matrix = load(dispatch + s.MATRIX)
     operators = load(matrix + m.OPERATORS)
     chosen = load(dispatch + b.PROPOSED)
     code = call(load(dispatch + b.EVALUATE_F), (matrix, 0, 0, chosen, now))
     if code != 0:
-        report(dispatch, b.ROLE_F, code, now)
+        report(dispatch, s.ROLE_F, code, now)
     else:
         for op in range(operators):
-            store(load(dispatch + b.ASSIGNMENT) + 8 * op, load(chosen + 8 * op))
+            store(load(dispatch + s.ASSIGNMENT) + 8 * op, load(chosen + 8 * op))
     deal(dispatch)
-    _keep_values(dispatch, matrix, now)
+    keep_values(dispatch, now)
     return 0
 
 
 @njit
 def deal(dispatch):
     """Make every thread's list of operators from the assignment, in topological order."""
-    matrix = load(dispatch + b.MATRIX)
-    for thread in range(load(dispatch + b.THREADS)):
-        store(load(dispatch + b.RECORDS) + b.RECORD_BYTES * thread + b.COUNT, 0)
+    matrix = load(dispatch + s.MATRIX)
+    for thread in range(load(dispatch + s.THREADS)):
+        store(load(dispatch + s.RECORDS) + s.RECORD_BYTES * thread + b.COUNT, 0)
     for op in range(load(matrix + m.OPERATORS)):
-        thread = load(load(dispatch + b.ASSIGNMENT) + 8 * op)
-        record = load(dispatch + b.RECORDS) + b.RECORD_BYTES * thread
+        thread = load(load(dispatch + s.ASSIGNMENT) + 8 * op)
+        record = load(dispatch + s.RECORDS) + s.RECORD_BYTES * thread
         store(load(record + b.ORDER) + 8 * load(record + b.COUNT), op)
         add_to(record + b.COUNT, 1)
         if load(matrix + m.THREAD_ROW) != 0:
@@ -129,22 +117,10 @@ def deal(dispatch):
 
 
 def prioritise(dispatch, worker, now):
-    """In parallel: g for this thread's operators; their former priorities stay if g fails."""
+    """In parallel: state and priorities of this thread's operators."""
     record = thread_record(dispatch, worker)
-    matrix = load(dispatch + b.MATRIX)
-    order = load(record + b.ORDER)
-    count = load(record + b.COUNT)
-    fresh = load(dispatch + b.EVALUATED)
-    code = call(load(dispatch + b.EVALUATE_G), (matrix, order, count, fresh, now))
-    if code != 0:
-        report(dispatch, b.ROLE_G, code, now)
-        return 0
-    size = 8 * load(dispatch + b.DIMS)
-    for i in range(count):
-        op = load(order + 8 * i)
-        for offset in range(0, size, 8):
-            value = load(fresh + size * op + offset)
-            store(load(dispatch + b.PRIORITIES) + size * op + offset, value)
+    adapt_with(dispatch, load(record + b.ORDER), load(record + b.COUNT), now)
+    rank_with(dispatch, load(record + b.ORDER), load(record + b.COUNT), now)
     return 0
 
 
@@ -153,15 +129,15 @@ def sort(dispatch, worker, now):
     record = thread_record(dispatch, worker)
     order = load(record + b.ORDER)
     count = load(record + b.COUNT)
-    priorities = load(dispatch + b.PRIORITIES)
-    dims = load(dispatch + b.DIMS)
+    priorities = load(dispatch + s.PRIORITIES)
+    dims = load(dispatch + s.DIMS)
     _merge_sort(priorities, dims, order, load(record + b.SPARE), count)
     level = 0
     for i in range(count):
         if i > 0 and _compare(priorities, dims, load(order + 8 * i), load(order + 8 * i - 8)) != 0:
             level += 1
         store(load(record + b.LEVELS) + 8 * i, level)
-    _keep_priorities(dispatch, record, dims)
+    keep_priorities(dispatch, order, count)
     begin(dispatch, worker, record, now)
     return 0
 
@@ -184,7 +160,8 @@ def begin(dispatch, worker, record, now):
     store(record + b.LEVEL, -1)
     store(record + b.BACKOFF, load(dispatch + b.BACKOFF_NS))
     store(record + b.IDLE_UNTIL, 0)
-    store(record + b.ROUND_END, now + load(dispatch + b.PERIOD_NS))
+    store(record + b.ROUND_END, now + load(dispatch + s.PERIOD_NS))
+    store(load(dispatch + s.MATRIX) + m.ROUND_END, now + load(dispatch + s.PERIOD_NS))
 
 
 @njit
@@ -227,51 +204,6 @@ def _merge_sort(priorities, dims, order, spare, count):
             store(order + 8 * i, load(source + 8 * i))
 
 
-# -- what was decided, for `trace.explain` --------------------------------------------------------
-
-
-@njit
-def _snapshot(dispatch):
-    number = load(dispatch + b.ROUND) % load(dispatch + b.SNAPSHOT_COUNT)
-    return load(dispatch + b.SNAPSHOTS) + load(dispatch + b.SNAPSHOT_BYTES) * number
-
-
-@njit
-def _keep_values(dispatch, matrix, now):
-    """The number and time of the round, the assignment, the values of all features."""
-    add_to(dispatch + b.ROUND, 1)
-    if load(dispatch + b.SNAPSHOT_COUNT) == 0:
-        return
-    place = _snapshot(dispatch)
-    operators = load(matrix + m.OPERATORS)
-    store(place, load(dispatch + b.ROUND))
-    store(place + 8, now)
-    place += 16
-    for op in range(operators):
-        store(place + 8 * op, load(load(dispatch + b.ASSIGNMENT) + 8 * op))
-    for feature in range(load(matrix + m.NAMED)):
-        place += 8 * operators
-        values = load(matrix + m.VALUES) + load(matrix + m.STRIDE) * feature
-        for op in range(operators):
-            store(place + 8 * op, load(values + 8 * op))
-
-
-@njit
-def _keep_priorities(dispatch, record, dims):
-    """The priorities of this thread's operators, and their places in its ranking."""
-    if load(dispatch + b.SNAPSHOT_COUNT) == 0:
-        return
-    matrix = load(dispatch + b.MATRIX)
-    operators = load(matrix + m.OPERATORS)
-    place = _snapshot(dispatch) + 16 + 8 * operators * (1 + load(matrix + m.NAMED))
-    ranks = place + 8 * operators * dims
-    for i in range(load(record + b.COUNT)):
-        op = load(load(record + b.ORDER) + 8 * i)
-        for d in range(dims):
-            store(place + 8 * (op * dims + d), load(load(dispatch + b.PRIORITIES) + 8 * (op * dims + d)))
-        store(ranks + 8 * op, i)
-
-
 # -- a real thread's way through T_S --------------------------------------------------------------
 
 
@@ -284,10 +216,10 @@ def take_part(worker, began):
     """
     dispatch = load(worker + w.DISPATCH)
     rounds = load(worker + w.ROUNDS)
-    bell = load(worker + w.BELLS) + 64 * load(dispatch + b.THREADS)
+    bell = load(worker + w.BELLS) + 64 * load(dispatch + s.THREADS)
     row = row_of(dispatch, worker)
     cpu_start = thread_cpu_ns()
-    store(row + b.STARTED, began)
+    store(row + s.STARTED, began)
     call(load(rounds + b.REFRESH), (dispatch, worker, began))
     refreshed = monotonic_ns()
     cpu_entry = thread_cpu_ns()
@@ -295,7 +227,7 @@ def take_part(worker, began):
     sequential = 0
     updated = refreshed
     assigned = refreshed
-    if fetch_add(dispatch + b.ARRIVED, 1) + 1 == load(dispatch + b.THREADS):
+    if fetch_add(dispatch + b.ARRIVED, 1) + 1 == load(dispatch + s.THREADS):
         sequential = 1
         store_release(dispatch + b.IN_ROUND, 1)
         entered = monotonic_ns()
@@ -327,32 +259,17 @@ def take_part(worker, began):
     ranked = monotonic_ns()
     call(load(rounds + b.SORT), (dispatch, worker, ranked))
     now = monotonic_ns()
-    store(row + b.SEQUENTIAL, sequential)
-    store(row + b.REFRESH_NS, refreshed - began)
-    store(row + b.COORDINATE_NS, coordinated - refreshed)
-    store(row + b.UPDATE_NS, updated)
-    store(row + b.ASSIGN_NS, assigned)
-    store(row + b.PRIORITY_NS, ranked - coordinated)
-    store(row + b.SORT_NS, now - ranked)
-    store(row + b.TOTAL_NS, now - began)
-    store(row + b.COORDINATE_CPU_NS, cpu_exit - cpu_entry)
-    store(row + b.CPU_NS, thread_cpu_ns() - cpu_start)
-    finish_row(dispatch, worker, row)
+    store(row + s.SEQUENTIAL, sequential)
+    store(row + s.REFRESH_NS, refreshed - began)
+    store(row + s.COORDINATE_NS, coordinated - refreshed)
+    store(row + s.UPDATE_NS, updated)
+    store(row + s.ASSIGN_NS, assigned)
+    store(row + s.PRIORITY_NS, ranked - coordinated)
+    store(row + s.SORT_NS, now - ranked)
+    store(row + s.TOTAL_NS, now - began)
+    store(row + s.COORDINATE_CPU_NS, cpu_exit - cpu_entry)
+    store(row + s.CPU_NS, thread_cpu_ns() - cpu_start)
+    longest = max(load(row + s.UPDATE_NS) + load(row + s.ASSIGN_NS), load(row + s.PRIORITY_NS))
+    finish_row(dispatch, worker, row, longest)
     return now
 
-
-@njit
-def finish_row(dispatch, worker, row):
-    """Number the row, and let slow rounds be told."""
-    record = thread_record(dispatch, worker)
-    number = load(record + b.ROUNDS_TAKEN) + 1
-    store(record + b.ROUNDS_TAKEN, number)
-    store(row + b.NUMBER, number)
-    longest = load(row + b.UPDATE_NS) + load(row + b.ASSIGN_NS)
-    longest = max(longest, load(row + b.PRIORITY_NS))
-    if longest <= load(dispatch + b.PERIOD_NS):
-        store(record + b.SLOW_ROUNDS, 0)
-        return
-    add_to(record + b.SLOW_ROUNDS, 1)
-    if load(record + b.SLOW_ROUNDS) >= b.SLOW:  # one may be slow because the thread had lost its core
-        report(dispatch, b.ROLE_SLOW, longest, load(row + b.STARTED))

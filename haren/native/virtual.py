@@ -8,10 +8,12 @@ thread with the lower number, so that a run can be repeated to the byte.
 from numba import njit
 
 from haren.dispatch import bound as b
+from haren.dispatch import schedule as s
+from haren.dispatch import shared as d
 from haren.native import words as w
 from haren.native.atomics import add_to, call, load, store
 from haren.native.clock import BELL_SLEEPERS
-from haren.native.rounds import finish_row, row_of
+from haren.native.schedule import finish_row, row_of
 from haren.native.worker import account
 
 NEVER = 2**63 - 1
@@ -30,6 +32,9 @@ ARRIVED = 72  # threads at the barrier
 BELLS = 80  # 1: a sleeper is woken by its own bell; 0: by every run that ends
 NOW_AT = 88  # address of the engine's word for the time
 OVERHEAD = 96  # ns spent on switching, and in T_S
+EPOCH_NS = 104  # how often the keeper of epochs does the phases of T_S; 0: there is none
+NEXT_EPOCH = 112
+KEEPER = 120  # address of its worker record
 DRIVER_BYTES = 128
 
 # the words of a simulated thread
@@ -66,12 +71,31 @@ def simulate(driver, steps):
             if load(_seat(driver, i) + AT) < time:
                 thread = i
                 time = load(_seat(driver, i) + AT)
+        if load(driver + EPOCH_NS) > 0 and load(driver + NEXT_EPOCH) <= min(time, load(driver + END)):
+            _keep_epoch(driver, load(driver + NEXT_EPOCH))
+            continue
         if thread < 0 or time > load(driver + END):
             store(driver + TIME, load(driver + END))
             return 0
         store(driver + TIME, time)
         _step(driver, thread, _seat(driver, thread), _worker(driver, thread), time)
     return 1
+
+
+@njit
+def _keep_epoch(driver, now):
+    """The phases of T_S of a dispatch whose threads do not meet for them; takes no time."""
+    keeper = load(driver + KEEPER)
+    dispatch = load(keeper + w.DISPATCH)
+    phases = load(keeper + w.ROUNDS)
+    row = row_of(dispatch, keeper)
+    store(driver + TIME, now)
+    store(row + s.STARTED, now)
+    call(load(phases + d.METRICS), (dispatch, keeper, now))
+    call(load(phases + d.RANK), (dispatch, keeper, now))
+    finish_row(dispatch, keeper, row, 0)
+    store(driver + NEXT_EPOCH, now + load(driver + EPOCH_NS))
+    _rouse(driver, -1, now)
 
 
 @njit
@@ -146,7 +170,7 @@ def _arrive(driver, seat, worker, now):
     store(seat + STATE, WAITING)
     store(seat + IDLE_SINCE, now)
     store(seat + AT, NEVER)
-    store(row_of(load(worker + w.DISPATCH), worker) + b.STARTED, now)
+    store(row_of(load(worker + w.DISPATCH), worker) + s.STARTED, now)
     add_to(driver + ARRIVED, 1)
     threads = load(driver + THREADS)
     if load(driver + ARRIVED) < threads:
@@ -164,10 +188,10 @@ def _arrive(driver, seat, worker, now):
         row = row_of(dispatch, other)
         call(load(phases + b.PRIORITISE), (dispatch, other, now))
         call(load(phases + b.SORT), (dispatch, other, end))
-        store(row + b.SEQUENTIAL, 1 if other == worker else 0)
-        store(row + b.COORDINATE_NS, end - load(row + b.STARTED))
-        store(row + b.TOTAL_NS, end - load(row + b.STARTED))
-        add_to(driver + OVERHEAD, end - load(row + b.STARTED))
-        finish_row(dispatch, other, row)
+        store(row + s.SEQUENTIAL, 1 if other == worker else 0)
+        store(row + s.COORDINATE_NS, end - load(row + s.STARTED))
+        store(row + s.TOTAL_NS, end - load(row + s.STARTED))
+        add_to(driver + OVERHEAD, end - load(row + s.STARTED))
+        finish_row(dispatch, other, row, 0)
         store(_seat(driver, i) + STATE, RUNNING)
         store(_seat(driver, i) + AT, end)

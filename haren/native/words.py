@@ -53,3 +53,5 @@ REASON_TURN = 0  # its turn, of a dispatch without priorities
 REASON_BEST = 1  # the first of the ranking that could run
 REASON_EQUAL = 2  # could run and has the same priority as the one before it
 REASON_DELAYED = 3  # had not run for d
+REASON_ELIGIBLE = 4  # the best of those that were eligible, of all threads
+REASON_ANYWAY = 5  # nothing was eligible, and this was the best that could run
