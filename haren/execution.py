@@ -73,7 +73,7 @@ class Execution:
         installed = self.dispatch.install(graph, threads, former.installed if former else None, kept)
         sleepers = threads if self.dispatch.own_bells else 1
         bells = lines(sleepers + (installed.rounds != 0)).reshape(-1, 8)  # the last is that of the barrier
-        operators = lines(2 * len(graph)).reshape(-1, w.OPERATOR_BYTES // 8)
+        operators = lines(len(graph) * (w.OPERATOR_BYTES // 64)).reshape(-1, w.OPERATOR_BYTES // 8)
         workers = lines(threads * (w.WORKER_BYTES // 64)).reshape(-1, w.WORKER_BYTES // 8)
         rings = np.zeros((threads, self._trace_rows, w.TRACE_BYTES // 8), np.int64)
         if former is not None:

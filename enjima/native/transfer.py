@@ -32,7 +32,17 @@ from enjima.native.channel import (
 )
 from enjima.native.ports import can_merge, keep_failed_event, make_room, merged_marker_due, offer_all, use_all
 from enjima.native.raw import copy
-from haren.native.atomics import add_to, as_float, call, load, load_acquire, pointer, store, store_release
+from haren.native.atomics import (
+    add_to,
+    as_float,
+    call,
+    load,
+    load_acquire,
+    pointer,
+    prefetch,
+    store,
+    store_release,
+)
 from haren.native.clock import monotonic_ns, ring
 from haren.native.histogram import record
 
@@ -463,7 +473,7 @@ def _emit(op, source, count, now):
         if load(op + w.ERROR) != 0 or took == 0:
             break
     if load(source + w.LENDS) != 0 and emitted > 0:
-        _note_lent_time(op, source)
+        _note_lent_time(op, source, emitted)
     if emitted > 0 and load(op + w.TIME) > at.BEGINNING:
         for i in range(load(op + w.OUTPUT_COUNT)):
             publish_watermark(_output(op, i), load(op + w.TIME))
@@ -474,27 +484,30 @@ def _emit(op, source, count, now):
 def _lend(op, source, position, count, now):
     """Emit events where they lie in the array: readers meet them first, in their own caches."""
     length = load(source + w.LENGTH)
-    size = load(op + w.EVENT_OUT_BYTES)
-    index = position % length
-    shift = position // length * load(source + w.TIME_SHIFT)
-    data = load(source + w.RECORDS) + index * size
+    index = load(source + w.LENT_INDEX)
+    if index == length:
+        index = 0
+        add_to(source + w.LENT_SHIFT, load(source + w.TIME_SHIFT))
+    data = load(source + w.RECORDS) + index * load(op + w.EVENT_OUT_BYTES)
     for i in range(load(op + w.OUTPUT_COUNT)):
-        count = min(count, lend(_output(op, i), data, length - index, shift))
+        count = min(count, lend(_output(op, i), data, length - index, load(source + w.LENT_SHIFT)))
     for i in range(load(op + w.OUTPUT_COUNT)):
         _stamp_origins(source, write_origins(_output(op, i)), position, count, now)
         publish(_output(op, i), count)
     add_to(op + w.EVENTS_OUT, count)
+    store(source + w.LENT_INDEX, index + count)
     return count
 
 
 @njit
-def _note_lent_time(op, source):
-    """The event time of the last event lent, read once a turn because it comes from main memory."""
+def _note_lent_time(op, source, emitted):
+    """The event time of the last event lent, read once a turn because it comes from main memory; that of
+    the next turn is on its way meanwhile, if it is as long as this one."""
     if load(op + w.TIME_AT) >= 0:
-        last = load(source + w.POSITION) - 1
-        length = load(source + w.LENGTH)
-        place = load(source + w.RECORDS) + last % length * load(op + w.EVENT_OUT_BYTES)
-        store(op + w.TIME, load(place + load(op + w.TIME_AT)) + last // length * load(source + w.TIME_SHIFT))
+        size = load(op + w.EVENT_OUT_BYTES)
+        place = load(source + w.RECORDS) + (load(source + w.LENT_INDEX) - 1) * size + load(op + w.TIME_AT)
+        prefetch(place + emitted * size)
+        store(op + w.TIME, load(place) + load(source + w.LENT_SHIFT))
 
 
 @njit

@@ -96,4 +96,6 @@ TIME_SHIFT = 80  # added to event times per loop over the array
 STOPPED = 88  # 1: emit nothing more
 NEXT_RUN = 96
 LENDS = 104  # 1: its array is lent to readers block by block instead of copied
+LENT_INDEX = 112  # where in the array the next event to be lent lies, and the shift of its time
+LENT_SHIFT = 120
 SOURCE_BYTES = 128

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from haren.dispatch.dispatch import compiled
-from haren.dispatch.schedule import COMMON_BYTES, COMMON_RECORD_BYTES, PolicyDispatch, Schedule
+from haren.dispatch.schedule import COMMON_BYTES, COMMON_RECORD_BYTES, PolicyDispatch, Schedule, check_seconds
 from haren.graph import Graph
 from haren.memory import address, lines
 from haren.numbers import MODULUS, draw
@@ -86,7 +86,7 @@ class Bound(PolicyDispatch):
         check: bool = False,
         snapshots: bool = True,
     ) -> None:
-        super().__init__(policy, period, batch, seed, strict, check, snapshots)
+        super().__init__(policy, check_seconds("period", period), batch, seed, strict, check, snapshots)
         if delay is not None and not delay > 0:
             raise ValueError(f"delay={delay!r} must be positive")
         if not 0 < backoff <= 3600:
@@ -120,10 +120,10 @@ class BoundSchedule(Schedule):
                 BACKOFF_NS: bound.backoff_ns,
             }
         )
-        for record, (order, levels, delayed, spare) in zip(self.records, self._lists, strict=True):
+        for record, lists in zip(self.records, self._lists, strict=True):
             record[LEVEL // 8] = -1
             record[BACKOFF // 8] = bound.backoff_ns
-            for offset, part in {ORDER: order, LEVELS: levels, DELAYED: delayed, SPARE: spare}.items():
+            for offset, part in zip((ORDER, LEVELS, DELAYED, SPARE), lists, strict=True):
                 record[offset // 8] = address(part)
         self._deal()
         self._phases = np.array(_phases(), np.int64)
@@ -131,7 +131,7 @@ class BoundSchedule(Schedule):
 
     def _deal(self) -> None:
         """Give every thread its operators, with equal priorities: before the first round."""
-        for thread, (record, (order, levels, _, _)) in enumerate(zip(self.records, self._lists, strict=True)):
+        for thread, (record, (order, levels, *_)) in enumerate(zip(self.records, self._lists, strict=True)):
             mine = np.flatnonzero(self.assignment == thread)
             order[: len(mine)], levels[: len(mine)] = mine, 0
             record[COUNT // 8] = len(mine)

@@ -78,8 +78,17 @@ MOST_SNAPSHOTS = 512
 ON_MISTAKE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)
 
 
+def check_seconds(name: str, value: float) -> float:
+    """A parameter that is a time between rounds."""
+    if not 1e-5 <= value <= 3600:
+        raise ValueError(f"{name}={value!r} is out of range: seconds from 0.00001 to 3600")
+    return value
+
+
 class PolicyDispatch(Dispatch):
     """A dispatch whose decisions are those of a policy."""
+
+    period_called = "period"
 
     def __init__(
         self,
@@ -100,8 +109,6 @@ class PolicyDispatch(Dispatch):
                 f"{type(self).__name__}",
                 policy=self.policy.name,
             )
-        if not 1e-5 <= period <= 3600:
-            raise ValueError(f"period={period!r} is out of range: seconds from 0.00001 to 3600")
         if not isinstance(batch, int) or batch < 1:
             raise ValueError(f"batch={batch!r}; a whole number of events, at least 1")
         self.period_ns = int(period * 1e9)
@@ -219,7 +226,8 @@ class Schedule(Installed):
         if role == ROLE_SLOW:
             return PolicyError(
                 f"policy {self.policy.name!r}: scheduling tasks take {code / 1e6:.1f} ms, longer than the "
-                f"period of {self.how.period_ns / 1e6:g} ms: take a longer period or a faster function",
+                f"{self.how.period_called} of {self.how.period_ns / 1e6:g} ms: take a longer "
+                f"{self.how.period_called} or a faster function",
                 policy=self.policy.name, function="slow",
             )  # fmt: skip
         name = ROLES.get(role) or self.matrix.derived[role - ROLE_FEATURE].name

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from haren.dispatch.dispatch import compiled
-from haren.dispatch.schedule import COMMON_BYTES, PolicyDispatch, Schedule
+from haren.dispatch.schedule import COMMON_BYTES, PolicyDispatch, Schedule, check_seconds
 from haren.features import Feature
 from haren.graph import Graph
 from haren.memory import address, lines
@@ -61,6 +61,8 @@ class Shared(PolicyDispatch):
     f is not used. ``seed``, ``strict``, ``check`` and ``snapshots`` are as in `haren.Bound`.
     """
 
+    period_called = "epoch"
+
     def __init__(
         self,
         policy: Policy | str,
@@ -74,12 +76,10 @@ class Shared(PolicyDispatch):
         check: bool = False,
         snapshots: bool = True,
     ) -> None:
-        super().__init__(policy, epoch, batch, seed, strict, check, snapshots)
-        if not 0 < metrics <= 3600:
-            raise ValueError(f"metrics={metrics!r} is out of range: seconds, at most 3600")
+        super().__init__(policy, check_seconds("epoch", epoch), batch, seed, strict, check, snapshots)
         if wake not in ("eager", "epoch"):
             raise ValueError(f"wake={wake!r}; 'eager' or 'epoch'")
-        self.metrics_ns = int(metrics * 1e9)
+        self.metrics_ns = int(check_seconds("metrics", metrics) * 1e9)
         self.eager = wake == "eager"
         self.rings_only = not self.eager
 

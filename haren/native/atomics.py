@@ -92,6 +92,21 @@ def fence(typingctx):
 
 
 @intrinsic
+def prefetch(typingctx, address):
+    """Let the line at ``address`` be fetched, which need not exist; nobody waits for it."""
+
+    def codegen(context, builder, signature, args):
+        place = _pointer(builder, args[0], ir.IntType(8))
+        int32 = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, int32, int32, int32])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(fetch, [place, int32(0), int32(3), int32(1)])
+        return context.get_dummy_value()
+
+    return types.none(types.int64), codegen
+
+
+@intrinsic
 def call(typingctx, address, arguments):
     """Call the native function at ``address`` with int64 arguments, given as a tuple; int64 back."""
     count = len(arguments)

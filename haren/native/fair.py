@@ -31,7 +31,7 @@ def next_unit(dispatch, worker, now):
     store(load(dispatch + d.HAD) + 8 * best, least)
     store(load(dispatch + d.BEGAN) + 8 * best, now)
     store(dispatch + d.CLOCK, max(load(dispatch + d.CLOCK), least))
-    known = load(load(worker + w.OPERATORS) + w.OPERATOR_BYTES * best + w.COST_NS) > 0
+    known = load(load(worker + w.OPERATORS) + w.OPERATOR_BYTES * best + w.EVENTS) > 0
     turn = quota(worker, best, LONGEST, load(dispatch + d.SLICE_NS)) if known else FIRST_TURN
     store(worker + w.QUOTA, turn)
     return best

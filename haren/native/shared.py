@@ -1,8 +1,8 @@
 """The decisions of `haren.dispatch.shared`, compiled: algorithm 2 of the Enjima paper, without its queue.
 
 Each operator has one word, its key. It says that a thread has it (`CLAIMED`), that it cannot run (`NOT`), or
-what it is worth: the first number of its priority, above 0 if it is eligible and below if it only could run,
-so that the largest key is the operator to take. Whoever finds an operator changed *looks*: asks whether it can
+what it is worth: the first number of its priority, from 0 on if it is eligible and below if it only could run,
+so that the largest key is that of the operator to take. Whoever finds an operator changed *looks*: asks whether it can
 run, ranks it, and exchanges its key, unless it is claimed or has changed meanwhile.
 
 No look is lost: a thread that gives an operator back sets its key to NOT before it looks, and one that has
@@ -71,6 +71,12 @@ def _highest(dispatch):
 
 
 @njit
+def _may_be_taken(dispatch, key):
+    """Whether a thread may take the operator with this key: only eager ones take what is not eligible."""
+    return key >= 0 or (key != NOT and load(dispatch + d.EAGER) != 0)
+
+
+@njit
 def _owner(dispatch, key):
     """The operator with this key; of several the best by the further numbers of its priority, of equals the
     first behind the one that was taken last; -1 if it has gone."""
@@ -117,10 +123,7 @@ def _look(dispatch, worker, op, now):
         if ready <= now:
             rank_with(dispatch, load(dispatch + d.ALL) + 8 * op, 1, now)
             priority = as_float(load(load(dispatch + s.PRIORITIES) + 8 * load(dispatch + s.DIMS) * op))
-            if is_eligible(dispatch, worker, op, now):
-                key = key_of(priority, True)
-            elif load(dispatch + d.EAGER) != 0:
-                key = key_of(priority, False)
+            key = key_of(priority, is_eligible(dispatch, worker, op, now))
         if key == former or compare_exchange(place, former, key):
             return ready
 
@@ -158,7 +161,7 @@ def next_unit(dispatch, worker, now):
                 _look_at_sources(dispatch, worker, now)
             looked = True
             continue
-        if best == NOT:
+        if not _may_be_taken(dispatch, best):
             return -1
         op = _owner(dispatch, best)
         if op < 0 or not compare_exchange(keys + 8 * op, best, CLAIMED):
@@ -179,7 +182,7 @@ def _give_back(dispatch, op):
 
 def spare(dispatch, worker, now):
     """Whether another thread would find an operator to run."""
-    return 1 if load(dispatch + d.EAGER) != 0 and _highest(dispatch) != NOT else 0
+    return 1 if load(dispatch + d.EAGER) != 0 and _highest(dispatch) != NOT else 0  # others wait for the epoch
 
 
 def done(dispatch, worker, op, consumed, now):

@@ -3,7 +3,7 @@
 from numba import njit
 
 from haren.native import words as w
-from haren.native.atomics import compare_exchange, load, store_release
+from haren.native.atomics import add_to, compare_exchange, load, store, store_release
 
 
 @njit
@@ -25,9 +25,24 @@ def release(worker, unit):
 
 
 @njit
+def recent_cost(worker, unit):
+    """Nanoseconds per event in 1/1024, an average over turns; 0 before the first. For who has the operator."""
+    operator = load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit
+    busy = load(operator + w.OPERATOR_BUSY_NS)
+    events = load(operator + w.EVENTS)
+    new = events - load(operator + w.COSTED_EVENTS)
+    if new > 0:
+        recent = ((busy - load(operator + w.COSTED_NS)) << 10) // new
+        add_to(operator + w.COST_NS, (recent - load(operator + w.COST_NS)) >> 3)
+        store(operator + w.COSTED_NS, busy)
+        store(operator + w.COSTED_EVENTS, events)
+    return load(operator + w.COST_NS)
+
+
+@njit
 def quota(worker, unit, events, limit_ns):
     """A turn's events: fewer for operators so slow that others would wait long for its end."""
-    cost = load(load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit + w.COST_NS)
+    cost = recent_cost(worker, unit)
     if cost > 0:
         return min(events, max(1, (limit_ns << 10) // cost))
     return events

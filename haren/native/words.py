@@ -36,10 +36,12 @@ RUNS = 64
 OPERATOR_BUSY_NS = 72
 EVENTS = 80
 LAST_RUN = 88
-COST_NS = 96  # recent nanoseconds per event, in 1/1024
+COST_NS = 96  # recent nanoseconds per event, in 1/1024, and of which counters it was made
 EXECUTED = 104  # 1: it ran since its features were refreshed
 TRACED_OUT = 112  # events out at its last trace row
-OPERATOR_BYTES = 128
+COSTED_NS = 120
+COSTED_EVENTS = 128
+OPERATOR_BYTES = 192
 
 # further words of a bell
 WATCHED = 16  # the time a sleeper already watches for; 0 if none does

@@ -86,8 +86,6 @@ def account(worker, unit, consumed, start, end):
     store(operator + w.EXECUTED, 1)
     if consumed > 0:  # a run may also only have let time pass, and says nothing of the cost of events
         store(operator + w.EVENTS, load(operator + w.EVENTS) + consumed)
-        recent = ((end - start) << 10) // consumed
-        store(operator + w.COST_NS, load(operator + w.COST_NS) + ((recent - load(operator + w.COST_NS)) >> 3))
     ring_of_rows = load(worker + w.TRACE)
     if ring_of_rows != 0:
         produced = 0

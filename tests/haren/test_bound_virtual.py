@@ -9,6 +9,7 @@ import pytest
 import haren
 from haren.features import dependents
 from haren.native import virtual as v
+from tests.haren.replay import Replay
 
 MS = 1_000_000
 P = 0.005
@@ -25,30 +26,6 @@ def queries(rates=(9_000, 6_000, 3_000), count=None) -> haren.Simulation:
 
 def decisions(result):
     return result.trace._segments[-1].decisions
-
-
-class Replay:
-    """What could run at each decision of one thread, told from the trace alone."""
-
-    def __init__(self, net: haren.Simulation, result) -> None:
-        self.engine = result._engine
-        self.graph = self.engine.graph
-        self.number = {name: op for op, name in enumerate(self.graph.names)}
-        self.waiting = dict.fromkeys(range(len(self.graph)), 0)
-
-    def could_run(self, op: int, now: int) -> bool:
-        one = self.engine.operators[op]
-        if one.kind == 0:
-            position = -self.waiting[op]
-            return position < one.count and int(position * (1e9 / one.rate)) <= now
-        return self.waiting[op] > 0
-
-    def ran(self, row) -> None:
-        op = self.number[row.operator]
-        self.waiting[op] -= row.events_in
-        for up, down in self.graph.edges:
-            if up == op:
-                self.waiting[down] += row.events_out
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "hr", "longest-queue", "random", "rr", "chain"])
