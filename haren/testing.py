@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from haren.dispatch import Bound
+from haren.dispatch import Bound, Shared
 from haren.errors import PolicyError, PythonFallbackWarning
 from haren.graph import Graph
 from haren.matrix import Matrix
@@ -112,7 +112,7 @@ def check_policy(policy: Policy | str) -> Report:
     policy = make(policy)
     notes: list[str] = []
     checks: list[str] = []
-    ranks = policy.dispatch == "bound" or policy.g is not Policy.g
+    ranks = policy.dispatch != "dedicated" or policy.g is not Policy.g
     if ranks:
         ranking = replace(policy, dispatch="bound")
         slow: set[str] = set()
@@ -122,6 +122,7 @@ def check_policy(policy: Policy | str) -> Report:
             _check_options(example)
             _check_untouched(example)
             _check_compiled(example)
+            _check_adapt(example)
             slow.update(example.functions.slow)
         checks = [
             "f: one existing thread for each operator",
@@ -134,7 +135,7 @@ def check_policy(policy: Policy | str) -> Report:
             notes.append(f"runs as Python, since it does not compile: {', '.join(sorted(slow))}")
     if policy.unfair:
         notes.append("declared unfair: whether all work is done in the end was not checked")
-    elif policy.dispatch == "bound":
+    elif policy.dispatch != "dedicated":
         _check_liveness(policy)
         checks.append("all work of small queries is done in the end")
     return Report(policy.name, tuple(checks), tuple(notes))
@@ -260,6 +261,27 @@ def _check_compiled(example: Example) -> None:
                 example.fail(role, f"compiled it returns {said}, as Python {answer}", op)
 
 
+def _check_adapt(example: Example) -> None:
+    """It leaves numbers behind, the same ones compiled and as Python."""
+    from haren.native.functions import evaluate_all, mistake
+
+    if example.policy.adapt is None:
+        return
+    before = example.matrix.state.copy()
+    code, _ = evaluate_all(example.functions, "adapt", NOW)
+    if code:
+        raise mistake(example.functions, "adapt", code, NOW)
+    compiled, example.matrix.state[:] = example.matrix.state.copy(), before
+    for op in range(len(example.graph)):
+        example.functions.call("adapt", op, NOW)
+        state = example.matrix.state[op].tolist()
+        if any(map(math.isnan, state)):
+            example.fail("adapt", f"it leaves NaN in state: {state}", op)
+        if state != compiled[op].tolist():
+            example.fail("adapt", f"compiled it leaves {compiled[op].tolist()}, as Python {state}", op)
+    example.matrix.state[:] = before
+
+
 def _check_liveness(policy: Policy) -> None:
     if getattr(policy.f, "for_graph", None) is not None:
         policy = replace(policy, f=Policy.f)
@@ -270,7 +292,12 @@ def _check_liveness(policy: Policy) -> None:
             fork = net.operator(source, cost=30_000, selectivity=0.5)
             left, right = net.operator(fork, cost=20_000), net.operator(fork, cost=90_000)
             net.sink(net.operator(left, right, cost=10_000), cost=1_000)
-        result = net.run(20, Bound(policy, period=0.01, batch=3, strict=True), threads=threads, trace=0)
+        how = (
+            Shared(policy, epoch=0.01, batch=3, strict=True)
+            if policy.dispatch == "shared"
+            else Bound(policy, period=0.01, batch=3, strict=True)
+        )
+        result = net.run(20, how, threads=threads, trace=0)
         stuck = result.operators[result.operators["pending"] > 0]
         if len(stuck):
             waiting = ", ".join(f"{row.operator} ({row.pending} events)" for row in stuck.itertuples())

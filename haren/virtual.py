@@ -123,7 +123,8 @@ class Simulation:
         one.capacity = self.capacity if capacity is None else capacity
         count = len(one.inputs)
         one.waiting = (waiting,) * count if isinstance(waiting, int) else tuple(waiting)
-        if len(one.waiting) != count or not all(0 <= number <= one.capacity for number in one.waiting):
+        fits = all(0 <= number <= max(one.capacity, 0) for number in one.waiting)
+        if len(one.waiting) != count or not fits:
             raise ValueError(
                 f"waiting={waiting!r}: for each of {count} inputs 0 to {one.capacity} (capacity) events"
             )

@@ -7,6 +7,7 @@ sources of the native packages, the versions and the CPU. Only object code is st
 kernel is loaded without starting numba's type inference.
 """
 
+import dis
 import enum
 import hashlib
 import itertools
@@ -17,7 +18,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -164,22 +165,31 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
+@lru_cache(4096)
+def _globals_of(code: types.CodeType) -> frozenset[str]:
+    """The global names that code loads; an attribute's name may be that of a global by chance."""
+    steps = dis.get_instructions(code)
+    return frozenset(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+
+
 def _feed_function(digest: Any, function: types.FunctionType, seen: set[int]) -> None:
     if id(function) in seen:
         return
     seen.add(id(function))
     names: set[str] = set()
+    loaded: set[str] = set()
     for code in _codes(function.__code__):
         digest.update(code.co_code)
         constants = [c for c in code.co_consts if not isinstance(c, types.CodeType)]
         for part in (code.co_names, code.co_varnames, code.co_freevars, tuple(constants)):
             _feed(digest, part, seen)
         names |= set(code.co_names)
+        loaded |= _globals_of(code)
     _feed(digest, function.__defaults__, seen)
     _feed(digest, tuple(sorted((function.__kwdefaults__ or {}).items())), seen)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     reached = {name: cell.cell_contents for name, cell in cells}
-    reached |= {name: function.__globals__[name] for name in names if name in function.__globals__}
+    reached |= {name: function.__globals__[name] for name in loaded if name in function.__globals__}
     for name in sorted(reached):
         digest.update(name.encode() + b"=")
         _feed(digest, reached[name], seen, frozenset(names))

@@ -108,6 +108,16 @@ def test_place_and_name_are_not_part_of_the_key():
     )
 
 
+def test_an_attribute_with_the_name_of_a_global_is_not_that_global():
+    """A field may be called as a module that the user has imported, which has no known content."""
+    import time
+
+    source = "def f(e):\n    return e.time + 1"
+    assert fingerprint(defined(source, time=time)) == fingerprint(defined(source))
+    with pytest.raises(Unhashable):
+        fingerprint(defined("def f(e):\n    return time.time() + e.time", time=time))
+
+
 def test_a_function_may_call_itself():
     assert fingerprint(defined("def f(x): return f(x - 1) if x else 0"))
 

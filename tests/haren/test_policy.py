@@ -96,13 +96,13 @@ def test_a_function_with_other_arguments_is_refused(role, function, takes):
 
 
 def test_the_arguments_one_may_ask_for_are_named():
-    with pytest.raises(PolicyError, match=r"by name for graph, now, threads, seed, state$"):
+    with pytest.raises(PolicyError, match=r"by name for graph, now, threads, seed, round_end, state$"):
         Policy("mine", g=lambda op, F, other: 0.0)
-    with pytest.raises(PolicyError, match=r"by name for now, seed, state$"):
+    with pytest.raises(PolicyError, match=r"by name for now, seed, round_end, state$"):
         Policy("mine", f=lambda F: [0])
 
 
-@pytest.mark.parametrize("role", ["f", "g", "eligible", "quantum"])
+@pytest.mark.parametrize("role", ["f", "g", "eligible", "quantum", "adapt"])
 def test_what_is_not_a_function_is_refused(role):
     with pytest.raises(PolicyError, match=f"'mine': {role} is not a function but 3") as caught:
         Policy("mine", **{role: 3})
@@ -154,7 +154,7 @@ def test_an_unknown_feature_is_refused_with_those_there_are():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"dispatch": "pool"}, "dispatch='pool'; 'bound' or 'dedicated'"),
+        ({"dispatch": "pool"}, "dispatch='pool'; bound, shared or dedicated"),
         ({"fanout": "min"}, "fanout='min'; one of max, product, sum"),
     ],
 )
