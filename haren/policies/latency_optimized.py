@@ -18,7 +18,7 @@ mean, and what is done here:
 - Algorithm 1 makes any idle operator eligible; here it must have something to do, as the dispatch makes sure.
   "Above" the event threshold includes the threshold, as table 1 needs it.
 - Equation 5 bounds only growth, and refers to itself; here a step is bounded both ways, and thresholds stay
-  between one event (one microsecond) and their maximum. A step that was followed by a larger gradient is taken
+  between one event (one microsecond) and below their maximum. A step that was followed by a larger gradient is taken
   back, once.
 """
 
@@ -122,7 +122,7 @@ def latency_optimized(
 
     def moved(value, gradient, step, least, most):
         new = value + max(min(gradient * value, step), -step)
-        return new if least <= new <= most else value
+        return new if least <= new < most else value
 
     def adapt(op, F, state):
         gradient = growth(F.latency_gradient[op])

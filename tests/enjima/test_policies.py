@@ -35,6 +35,22 @@ def test_results_are_exact_under_every_policy(policy, threads):
     assert result.policy_errors == []
 
 
+SHARED = ["fcfs", "hr", "latency-optimized", "min-cost", "min-latency", "rr"]
+
+
+@pytest.mark.parametrize("memory", ["blocks", "queue"])
+@pytest.mark.parametrize("wake", ["eager", "epoch"])
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("policy", SHARED)
+def test_results_are_exact_on_shared_dispatch(policy, threads, wake, memory):
+    env = en.Environment(**{**SMALL, "threads": threads, "memory": memory})
+    sinks = [sink for seed in range(3) for sink in query(env, seed, loop=2)]
+    how = haren.Shared(policy, epoch=0.0005, batch=3, wake=wake, check=True, strict=True)
+    env.run(policy=how)
+    for sink in sinks:
+        assert_exact(env, sink)
+
+
 def test_a_policy_by_name_serves_one_run_and_the_next_is_as_before():
     env = en.Environment(threads=2)
     sink = query(env)[0]
@@ -57,8 +73,10 @@ def test_policy_and_threads_change_while_queries_run():
     env = en.Environment(**SMALL)
     sinks = [sink for seed in range(2) for sink in query(env, seed, loop=100)]
     env.start(policy=haren.Bound("fcfs", period=0.001, batch=7, check=True))
-    for turn, policy in enumerate(POLICIES * 2):
+    for turn, policy in enumerate([*POLICIES, "latency-optimized"] * 2):
         how = policy if policy == "os" else haren.Bound(policy, period=0.001, batch=7, check=True)
+        if turn % 3 == 0 and policy != "os":
+            how = haren.Shared(policy, epoch=0.0005, batch=7, check=True)
         env.update(policy=how, threads=1 + turn % 3)
     assert env._engine.finished.wait(120)
     env.stop()

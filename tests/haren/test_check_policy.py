@@ -26,7 +26,7 @@ def test_every_policy_that_comes_along_keeps_the_contract(name):
     report = check_policy(policy)
     assert report.policy == policy.name
     assert not any("Python" in note for note in report.notes)
-    if policy.dispatch == "bound":
+    if policy.dispatch != "dedicated":
         assert "all work of small queries is done in the end" in report.checks
         assert "f: one existing thread for each operator" in report.checks
 
@@ -265,3 +265,29 @@ def test_a_feature_that_fails_is_named():
 def test_an_unknown_policy_is_refused():
     with pytest.raises(haren.PolicyError, match="no policy 'nothing'"):
         check_policy("nothing")
+
+
+def test_adapt_leaves_numbers_behind():
+    def adapt(op, F, state):
+        state[op, 0] += F.pending[op] / F.pending[op] if F.pending[op] > 0 else np.nan
+
+    policy = haren.Policy("lost", adapt=adapt, features=["pending"], state=(0.0,))
+    assert "adapt" in str(fails(policy)) and "NaN" in str(fails(policy))
+
+
+def test_adapt_may_change_state_only():
+    def adapt(op, F, state):
+        state[op, 0] = min(state[op, 0] + F.pending[op], 7.0)
+
+    check_policy(haren.Policy("counts", adapt=adapt, features=["pending"], state=(0.0,)))
+    check_policy(haren.Policy("counts", adapt=adapt, features=["pending"], state=(0.0,), dispatch="shared"))
+
+    def writes(op, F, state):
+        F.pending[op] = 0
+
+    assert "there to be read" in str(fails(haren.Policy("writes", adapt=writes, features=["pending"])))
+
+
+def test_a_shared_policy_that_lets_nothing_run_is_live_when_threads_are_eager():
+    """Eager threads run what is not eligible when nothing is, so a strict threshold starves nobody."""
+    check_policy(haren.Policy("strict", eligible=lambda op, F, now: False, dispatch="shared"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from haren import Feature, Graph, Policy, PolicyError, assign, draw, make
 from haren.assign import by_query, load_balanced, pinned, round_robin
-from haren.matrix import SEED, Matrix
+from haren.matrix import ROUND_END, SEED, Matrix
 from haren.memory import address
 from haren.native.functions import CALLBACK, NO_SUCH_THREAD, Functions, evaluate_all, mistake
 from haren.numbers import next_seed
@@ -147,6 +147,152 @@ def test_os_ranks_nice_values_by_another_policy():
 def test_os_refuses_policies_that_do_more_than_rank(nice):
     with pytest.raises(PolicyError, match=r"os: nice='\w+' must be a policy that only ranks operators"):
         make("os", nice=nice)
+
+
+# -- those of the Enjima paper --------------------------------------------------------------------
+
+# A -> B -> (C, D) -> E, as in its worked example
+EXAMPLE = Graph(["A", "B", "C", "D", "E"], [0] * 5, [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)])
+COSTS = {"cost": [0.5e6] * 5, "selectivity": [1, 1, 0.25, 0.3, 1]}
+
+
+def test_costs_per_result_add_up_through_the_best_branch():
+    """In ms: E 0.5; D 0.5/0.3 + 0.5; C 0.5/0.25 + 0.5; B 0.5/0.3 + C + D; A the same + B."""
+    functions = built(make("latency-optimized"), EXAMPLE, **COSTS)
+    assert functions.matrix.column("output_selectivity").tolist() == [0.3, 0.3, 0.25, 0.3, 1]
+    expected = [8.0, 19 / 3, 2.5, 13 / 6, 0.5]
+    assert (functions.matrix.column("cost_per_result") / 1e6).tolist() == pytest.approx(expected)
+    values = priorities(make("min-latency"), EXAMPLE, **COSTS)
+    assert values == pytest.approx([1e-6 / ms for ms in expected])
+    assert ranking(values) == [4, 3, 2, 1, 0]
+
+
+def test_costs_per_result_to_the_letter_add_up_the_next_operators_only():
+    functions = built(make("latency-optimized", literal=True), EXAMPLE, **COSTS)
+    expected = [0.5 / 0.3 * 2, 0.5 / 0.3 + 0.5 / 0.25 + 0.5 / 0.3, 2.5, 13 / 6, 0.5]
+    assert (functions.matrix.column("cost_per_result") / 1e6).tolist() == pytest.approx(expected)
+
+
+def test_queries_that_slow_down_weigh_up_to_a_tenth_more():
+    gradients = {-3e9: 0.9, -1e9: 0.9, -5e8: 0.95, 0.0: 1.0, 2e8: 1.02, 1e9: 1.1, 7e9: 1.1}
+    for gradient, weight in gradients.items():
+        (value, *_) = priorities(make("latency-optimized"), EXAMPLE, **COSTS, latency_gradient=gradient)
+        assert value == pytest.approx(weight / 8e6)
+
+
+def test_an_operator_is_eligible_with_enough_to_do_or_after_a_while():
+    functions = built(make("latency-optimized"), EXAMPLE, pending=[999, 1000, 1, 0, 5000], last_scheduled=1e9)
+    at = [functions.answer("eligible", op, 10**9 + 1_000_000) for op in range(5)]
+    assert at == [0, 1, 0, 0, 1]
+    behind = [functions.answer("eligible", op, 10**9 + 1_000_001) for op in range(5)]
+    assert behind == [1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["latency-optimized", "min-latency", "min-cost"])
+def test_a_turn_is_what_fits_into_the_epoch_and_at_least_a_thousand(name):
+    functions = built(make(name), EXAMPLE, cost=[1, 100, 1000, 1e9, 0])
+    functions.matrix.words[ROUND_END // 8] = 5_000_000
+    assert [functions.answer("quantum", op, 4_000_000) for op in range(4)] == [10**6, 10_000, 1000, 1000]
+    assert functions.answer("quantum", 1, 6_000_000) == 1000  # the epoch is over
+
+
+def adapted(policy: Policy, gradients: list[float]) -> np.ndarray:
+    """The first operator's thresholds after each of these gradients (s/s), compiled; as Python the same."""
+    functions = built(policy, EXAMPLE)
+    thresholds = []
+    for gradient in gradients:
+        functions.matrix.column("latency_gradient")[:] = gradient * 1e9
+        before = functions.matrix.state.copy()
+        assert evaluate_all(functions, "adapt")[0] == 0
+        compiled = functions.matrix.state.copy()
+        functions.matrix.state[:] = before
+        for op in range(len(EXAMPLE)):
+            functions.call("adapt", op, 0)
+        assert (functions.matrix.state == compiled).all() and (compiled == compiled[0]).all()
+        thresholds.append(compiled[0, :2].copy())
+    return np.array(thresholds)
+
+
+def test_thresholds_follow_the_latency_and_a_step_that_made_it_worse_is_taken_back():
+    thresholds = adapted(make("latency-optimized"), [0.5, 0.25, 0.3, 0.2, -0.5, -0.6])
+    assert thresholds[:, 0].tolist() == pytest.approx([1500, 1875, 1500, 1800, 900, 360])
+    assert thresholds[:, 1].tolist() == pytest.approx([1.5e6, 1.875e6, 1.5e6, 1.8e6, 0.9e6, 0.36e6])
+
+
+def test_steps_and_thresholds_are_bounded():
+    grown = adapted(make("latency-optimized", event_threshold=9000, idle_threshold=0.09), [1.0, 1.0])
+    assert grown.tolist() == [[9000, 90e6], [9000, 90e6]]  # a step to the maximum is one too far
+    small = adapted(make("latency-optimized", event_threshold=2, event_step=1), [-0.5, -0.5])
+    assert small[:, 0].tolist() == [1, 1]
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=40), st.sampled_from([1, 50, 1000, 10_000]))
+def test_thresholds_stay_within_their_bounds(gradients, event_threshold):
+    thresholds = adapted(make("latency-optimized", event_threshold=event_threshold), gradients)
+    assert (thresholds[:, 0] >= 1).all() and (thresholds[:, 0] <= 10_000).all()
+    assert (thresholds[:, 1] >= 1000).all() and (thresholds[:, 1] <= 100e6).all()
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(
+    st.lists(st.floats(1, 1e6), min_size=5, max_size=5),
+    st.lists(st.floats(0, 4), min_size=5, max_size=5),
+    st.integers(-10, 20),
+)
+def test_the_ranking_does_not_depend_on_the_unit_of_cost(costs, selectivities, power):
+    for name in ("latency-optimized", "min-latency"):
+        scaled = [cost * 2.0**power for cost in costs]
+        one = priorities(make(name), EXAMPLE, cost=costs, selectivity=selectivities)
+        other = priorities(make(name), EXAMPLE, cost=scaled, selectivity=selectivities)
+        assert [value / 2.0**power for value in one] == other and ranking(one) == ranking(other)
+
+
+def test_operators_that_produce_nothing_or_cost_nothing_can_still_be_ranked():
+    values = priorities(make("latency-optimized"), EXAMPLE, cost=[10, 10, 10, 10, 0], selectivity=0)
+    assert all(0 < value < math.inf for value in values)
+    assert ranking(values)[0] == 4 and ranking(values)[3:] == [1, 0]  # who is behind goes first, still
+    assert all(math.isfinite(value) for value in priorities(make("min-latency"), EXAMPLE, cost=0))
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"event_threshold": 0}, "event_threshold=0 is out of range, from 1 to 10000"),
+        ({"event_threshold": 20_000}, "event_threshold=20000 is out of range, from 1 to 10000"),
+        ({"idle_threshold": 0}, r"idle_threshold=0 is out of range, from 1e-06 to 0\.1"),
+        ({"idle_threshold": 1}, r"idle_threshold=1 is out of range, from 1e-06 to 0\.1"),
+        ({"event_step": -1}, "event_step=-1 is out of range"),
+        ({"idle_step": float("nan")}, "idle_step=nan is out of range"),
+    ],
+)
+def test_thresholds_out_of_range_are_refused(wrong, message):
+    with pytest.raises(PolicyError, match=message):
+        make("latency-optimized", **wrong)
+
+
+def test_a_turn_of_no_event_is_refused():
+    with pytest.raises(ValueError, match="minimum=0; a turn is at least one event"):
+        make("min-latency", least_turn=0)
+
+
+def test_min_cost_goes_through_a_query_in_post_order():
+    """Branches are walked one after the other, whatever their operators' numbers are."""
+    braided = Graph(
+        ["s", "left-1", "right-1", "left-2", "right-2", "join", "sink", "other", "other-sink"], [0] * 7 + [1] * 2,
+        [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5), (5, 6), (7, 8)],
+    )  # fmt: skip
+    functions = built(make("min-cost"), braided)
+    assert functions.matrix.column("post_order").tolist() == [0, 1, 3, 2, 4, 5, 6, 0, 1]
+    values = priorities(make("min-cost"), braided, last_scheduled=[9, 8, 7, 7, 7, 0, 0, 0, 3])
+    assert ranking(values)[:4] == [7, 5, 6, 8]  # who ran longest ago is next
+    values = priorities(make("min-cost", strict=True), braided)
+    assert ranking(values) == [0, 7, 1, 8, 3, 2, 4, 5, 6]
+
+
+def test_min_cost_knows_all_sinks_of_a_query():
+    fork = Graph(["s", "k1", "k2"], [0] * 3, [(0, 1), (0, 2)])
+    assert built(make("min-cost"), fork).matrix.column("post_order").tolist() == [0, 1, 2]
 
 
 # -- multi-class ----------------------------------------------------------------------------------
