@@ -67,8 +67,9 @@ class UnknownBenchmark(KeyError):
 
 
 def names() -> list[str]:
-    """The modules here that have rows."""
-    return [m.name for m in pkgutil.iter_modules(__path__) if hasattr(_module(m.name), "rows")]
+    """The modules here that have rows; a command has dashes where a file has underscores."""
+    found = [module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)]
+    return [name for name in found if hasattr(_module(name), "rows")]
 
 
 def run(name: str, effort: Effort = "default") -> dict[str, Any]:
@@ -119,7 +120,7 @@ def say(text: str) -> None:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"{__name__}.{name}")
+    return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
