@@ -45,6 +45,21 @@ STEPS = 100_000  # between two looks for an interrupt
 UNLIMITED = 2**62
 
 
+@dataclass(frozen=True)
+class Costs:
+    """What scheduling itself takes, in virtual ns."""
+
+    decision_ns: int
+    switch_ns: int
+    refill_ns: int
+    round_ns: int
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name}={value!r}; whole nanoseconds, not negative")
+
+
 @dataclass
 class _Operator:
     name: str
@@ -190,27 +205,30 @@ class Simulation:
         policy: Dispatch | Policy | str | None = None,
         *,
         threads: int = 1,
+        decision_ns: int = 0,
         switch_ns: int = 0,
+        refill_ns: int = 0,
         round_ns: int = 0,
         known: bool = False,
         trace: int = TRACE_ROWS,
     ) -> SimulationResult:
         """Run for so many virtual seconds; ``threads`` are the simulated threads (of "os": the cores).
 
-        ``switch_ns`` is what it costs a thread to go over to another operator, ``round_ns`` what T_S costs.
+        Scheduling costs ``decision_ns`` for each turn, ``switch_ns`` where a thread goes over to another
+        operator, ``refill_ns`` where it fetches what another thread has left in its cache, and ``round_ns``
+        for each T_S.
         ``known``: the policy knows costs and selectivities from the beginning, before they are measured.
         """
         if not 0 < seconds < 1e6:
             raise ValueError(f"seconds={seconds!r} must be positive")
         if not self.operators:
             raise ValueError("there is nothing to simulate: add source(...), operator(...), sink(...)")
-        if switch_ns < 0 or round_ns < 0:
-            raise ValueError("switch_ns and round_ns must not be negative")
+        costs = Costs(decision_ns, switch_ns, refill_ns, round_ns)
         engine = _Engine(self)
         run = _Run(engine, threads, _virtual(dispatch_for(policy)), trace=trace)
         if known:
             run.tell()
-        run.drive(int(seconds * 1e9), switch_ns, round_ns)
+        run.drive(int(seconds * 1e9), costs)
         return SimulationResult(engine, run, seconds)
 
 
@@ -323,7 +341,7 @@ class _Run(Execution):
             matrix.column(name)[:] = [getattr(one, name) for one in self.engine.operators]
         matrix.seen[:, SEEN_MEASURED // 8] = 1
 
-    def drive(self, end: int, switch_ns: int, round_ns: int) -> None:
+    def drive(self, end: int, costs: Costs) -> None:
         """Simulate until ``end``, an interrupt, or a mistake that must stop the run."""
         import ctypes
 
@@ -334,7 +352,9 @@ class _Run(Execution):
         assert self.installed is not None
         engine: _Engine = self.engine
         seats = lines(len(self._workers) * v.SEAT_BYTES // 64).reshape(-1, v.SEAT_BYTES // 8)
-        seats[:, [v.UNIT // 8, v.LAST // 8]] = -1
+        seats[:, [v.UNIT // 8, v.LAST // 8, v.PLACE // 8]] = -1
+        seats[:, v.PLACE // 8] = self._heap = np.arange(len(seats))  # all begin at time 0
+        self._ran_by = np.full(len(self.graph), -1)
         self.driver, self.seats = lines(v.DRIVER_BYTES // 64), seats
         for offset, value in {
             v.THREADS: len(self._workers),
@@ -343,9 +363,15 @@ class _Run(Execution):
             v.END: end,
             v.FINISH: engine.code["finish"].address,
             v.DURATION: engine.code["duration"].address,
-            v.SWITCH_NS: switch_ns,
-            v.ROUND_NS: round_ns,
-            v.BELLS: int(self.dispatch.rings_only),
+            v.SWITCH_NS: costs.switch_ns,
+            v.ROUND_NS: costs.round_ns,
+            v.WAKES: {"spare": v.SPARE, "neighbours": v.NEIGHBOURS, "epoch": v.EPOCH}[self.dispatch.wakes],
+            v.HEAP: address(self._heap),
+            v.HEAP_SIZE: len(seats),
+            v.WATCHER: -1,
+            v.RAN_BY: address(self._ran_by),
+            v.DECISION_NS: costs.decision_ns,
+            v.REFILL_NS: costs.refill_ns,
             v.NOW_AT: address(engine.words) + s.NOW,
         }.items():
             self.driver[offset // 8] = value

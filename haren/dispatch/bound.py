@@ -70,7 +70,7 @@ class Bound(PolicyDispatch):
     """
 
     own_bells = True
-    rings_only = True
+    wakes = "neighbours"
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -48,8 +48,9 @@ class Dispatch(ABC):
 
     own_bells = False
     """Whether each worker sleeps on a bell of its own (thread i: bell i); else they share one."""
-    rings_only = False
-    """Whether the end of a run lets only those look for work whose bell was rung; for the virtual clock."""
+    wakes: Literal["spare", "neighbours", "epoch"] = "spare"
+    """Who lets sleepers look for work, for the virtual clock: whoever has claimed some and sees more; whoever
+    has run a neighbour in the graph; only epochs."""
     period_ns = 0
     """How often there is a scheduling task; 0: never."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from haren.dispatch.dispatch import compiled
-from haren.dispatch.schedule import COMMON_BYTES, PolicyDispatch, Schedule, check_seconds
+from haren.dispatch.schedule import COMMON_BYTES, COMMON_RECORD_BYTES, PolicyDispatch, Schedule, check_seconds
 from haren.features import Feature
 from haren.graph import Graph
 from haren.memory import address, lines
@@ -34,10 +34,15 @@ CHANGED = COMMON_BYTES + 24  # address: 1 for operators whose own features were 
 SOURCES = COMMON_BYTES + 32  # address and number of the sources, which time alone makes eligible
 SOURCE_COUNT = COMMON_BYTES + 40
 ALL = COMMON_BYTES + 48  # address: the numbers of all operators
-NEXT_METRICS = 256  # when the next metrics are due; only the thread of the epochs uses this line
-MOVING = 264  # 1: derived features may change every epoch, not only with metrics
+DUES = 264  # address: from when on each source can run, if it could not when it was last looked at
+PLACES = 272  # address: the place of an operator among the sources; -1: it is none
+NEXT_METRICS = 384  # when the next metrics are due; only the thread of the epochs uses this line
+MOVING = 392  # 1: derived features may change every epoch, not only with metrics
 LAST = 320  # the operator that was taken last: behind it, equals are looked for
-SHARED_BYTES = 384
+SHARED_BYTES = 448
+
+# the words of a thread, behind those of `haren.dispatch.schedule`
+IN_VAIN = COMMON_RECORD_BYTES  # 1: it has just looked for work and found none
 
 # the words of the phases' addresses
 METRICS, RANK = 0, 8
@@ -81,7 +86,7 @@ class Shared(PolicyDispatch):
             raise ValueError(f"wake={wake!r}; 'eager' or 'epoch'")
         self.metrics_ns = int(check_seconds("metrics", metrics) * 1e9)
         self.eager = wake == "eager"
-        self.rings_only = not self.eager
+        self.wakes = "spare" if self.eager else "epoch"
 
     def schedule(self, graph: Graph, threads: int) -> SharedSchedule:
         return SharedSchedule(self, graph, threads)
@@ -99,6 +104,8 @@ class SharedSchedule(Schedule):
         self.keys[:count] = decisions.NOT
         self._changed = np.zeros(count, np.int64)
         self._sources, self._all = np.array(graph.sources, np.int64), np.arange(count)
+        self._dues, self._places = np.zeros(len(self._sources), np.int64), np.full(count, -1)
+        self._places[self._sources] = np.arange(len(self._sources))
         self._set(
             {
                 KEYS: address(self.keys),
@@ -108,6 +115,8 @@ class SharedSchedule(Schedule):
                 SOURCES: address(self._sources),
                 SOURCE_COUNT: len(self._sources),
                 ALL: address(self._all),
+                DUES: address(self._dues),
+                PLACES: address(self._places),
                 MOVING: int(any(map(self._moves, self.matrix.derived))),
                 LAST: -1,
             }

@@ -107,10 +107,15 @@ def sleep(bell, ticket, timeout_ns):
     _futex_wait(bell, ticket & 0xFFFFFFFF, min(timeout_ns, 3_600_000_000_000))
 
 
+SIMULATED = 1 << 40  # so many sleepers and more are not of this world, and need no system call
+
+
 @njit
 def ring(bell, count):
     """Wake up to ``count`` sleepers, if there are any."""
     fence()
-    if load_acquire(bell + BELL_SLEEPERS) > 0:
+    sleepers = load_acquire(bell + BELL_SLEEPERS)
+    if sleepers > 0:
         fetch_add(bell, 1)
-        _futex_wake(bell, count)
+        if sleepers < SIMULATED:
+            _futex_wake(bell, count)

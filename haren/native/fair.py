@@ -38,7 +38,11 @@ def next_unit(dispatch, worker, now):
 
 
 def spare(dispatch, worker, now):
-    """Whoever is free looks for himself."""
+    """Whether another core would find an operator to run."""
+    for op in range(load(dispatch + d.OPERATORS)):
+        if load_acquire(claim_of(worker, op)) == 0:
+            if call(load(worker + w.READY_AT), (load(worker + w.ENGINE), op, now)) <= now:
+                return 1
     return 0
 
 

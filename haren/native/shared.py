@@ -40,6 +40,7 @@ from haren.native.schedule import (
     keep_values,
     rank_with,
     row_of,
+    thread_record,
 )
 from haren.native.turns import release
 from haren.numbers import FACTOR, MODULUS
@@ -111,12 +112,13 @@ def _goes_before(rows, dims, one, other):
 
 @njit
 def _look(dispatch, worker, op, now):
-    """Renew an operator's key, unless it is claimed; from when on it can run (a claimed one: never)."""
+    """Renew an operator's key, unless it is claimed, and of a source when it is due."""
     place = load(dispatch + d.KEYS) + 8 * op
+    source = load(load(dispatch + d.PLACES) + 8 * op)
     while True:
         former = load_acquire(place)
         if former == CLAIMED:
-            return NEVER
+            return
         refresh_moment(load(dispatch + s.MATRIX), worker, op, now)
         ready = call(load(worker + w.READY_AT), (load(worker + w.ENGINE), op, now))
         key = NOT
@@ -125,49 +127,69 @@ def _look(dispatch, worker, op, now):
             priority = as_float(load(load(dispatch + s.PRIORITIES) + 8 * load(dispatch + s.DIMS) * op))
             key = key_of(priority, is_eligible(dispatch, worker, op, now))
         if key == former or compare_exchange(place, former, key):
-            return ready
+            if source >= 0:
+                store(load(dispatch + d.DUES) + 8 * source, ready if ready > now else NEVER)
+            return
+
+
+@njit
+def _first_due(dispatch):
+    """From when on some source can run that could not when it was last looked at."""
+    count = load(dispatch + d.SOURCE_COUNT)
+    dues = carray(pointer(load(dispatch + d.DUES)), (count,), int64)
+    first = NEVER
+    for i in range(count):
+        first = min(first, dues[i])
+    return first
 
 
 @njit
 def _look_at_sources(dispatch, worker, now):
-    sources = load(dispatch + d.SOURCES)
+    """Look at sources that have become due: nobody but time has changed them."""
+    if _first_due(dispatch) > now:
+        return
     for i in range(load(dispatch + d.SOURCE_COUNT)):
-        _look(dispatch, worker, load(sources + 8 * i), now)
+        if load(load(dispatch + d.DUES) + 8 * i) <= now:
+            _look(dispatch, worker, load(load(dispatch + d.SOURCES) + 8 * i), now)
 
 
 @njit
 def _look_at_all(dispatch, worker, now):
-    """The first time at which an operator can run that cannot now."""
-    first = NEVER
     for op in range(load(load(dispatch + s.MATRIX) + m.OPERATORS)):
-        ready = _look(dispatch, worker, op, now)
-        if now < ready < first:
-            first = ready
-    return first
+        _look(dispatch, worker, op, now)
 
 
 def next_unit(dispatch, worker, now):
-    """Claim the best operator; -1: there is none, with the time to look again."""
-    store(worker + w.WAKE_AT, NEVER)
+    """Claim the best operator; -1: there is none, with the time to look again.
+
+    An eager thread looks at sources that are due before it takes what is not eligible, and at everything
+    before it sleeps: at its second attempt, since the worker loop makes two.
+    """
     keys = load(dispatch + d.KEYS)
     eager = load(dispatch + d.EAGER) != 0
+    in_vain = thread_record(dispatch, worker) + d.IN_VAIN
     looked = not eager
     while True:
         best = _highest(dispatch)
         if best < 0 and not looked:
-            if best == NOT:
-                store(worker + w.WAKE_AT, _look_at_all(dispatch, worker, now))
+            if best == NOT and load(in_vain) != 0:
+                _look_at_all(dispatch, worker, now)
             else:
                 _look_at_sources(dispatch, worker, now)
             looked = True
             continue
         if not _may_be_taken(dispatch, best):
+            store(in_vain, 1 - load(in_vain))
+            store(worker + w.WAKE_AT, _first_due(dispatch) if eager else NEVER)
             return -1
         op = _owner(dispatch, best)
         if op < 0 or not compare_exchange(keys + 8 * op, best, CLAIMED):
             continue
         if call(load(worker + w.READY_AT), (load(worker + w.ENGINE), op, now)) <= now:
+            store(in_vain, 0)
             store(dispatch + d.LAST, op)
+            if load(load(dispatch + d.PLACES) + 8 * op) >= 0:
+                store(load(dispatch + d.DUES) + 8 * load(load(dispatch + d.PLACES) + 8 * op), NEVER)
             reason = w.REASON_ELIGIBLE if best >= 0 else w.REASON_ANYWAY
             return grant(dispatch, worker, op, reason, 0, now)
         _give_back(dispatch, op)
@@ -181,8 +203,14 @@ def _give_back(dispatch, op):
 
 
 def spare(dispatch, worker, now):
-    """Whether another thread would find an operator to run."""
-    return 1 if load(dispatch + d.EAGER) != 0 and _highest(dispatch) != NOT else 0  # others wait for the epoch
+    """Whether a sleeper would find an operator to run, or a source that nobody watches for."""
+    if load(dispatch + d.EAGER) == 0:
+        return 0  # they sleep until the next epoch
+    if _highest(dispatch) != NOT:
+        return 1
+    watched = load_acquire(load(worker + w.BELL) + w.WATCHED)
+    due = _first_due(dispatch)
+    return 1 if due < NEVER and (watched == 0 or due < watched) else 0
 
 
 def done(dispatch, worker, op, consumed, now):
@@ -257,7 +285,8 @@ def rank(dispatch, worker, now):
     """Look at all operators, keep what is found, and wake threads that can go on because of it."""
     matrix = load(dispatch + s.MATRIX)
     operators = load(matrix + m.OPERATORS)
-    rank_with(dispatch, load(dispatch + d.ALL), operators, now)  # for those who look at what was decided
+    if load(dispatch + s.SNAPSHOT_COUNT) != 0:
+        rank_with(dispatch, load(dispatch + d.ALL), operators, now)  # also those that cannot run
     _look_at_all(dispatch, worker, now)
     for op in range(operators):
         key = load_acquire(load(dispatch + d.KEYS) + 8 * op)

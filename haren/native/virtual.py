@@ -3,6 +3,10 @@
 What `haren.native.worker` does with real threads is done here event by event, in the order of virtual time;
 the decisions are the same native functions of the same dispatch. Time is whole nanoseconds, ties go to the
 thread with the lower number, so that a run can be repeated to the byte.
+
+Threads that have something to do stand in a heap by time. Those that sleep are let look for work as on real
+threads: by who has claimed some and sees more (`spare`), by who has run a neighbour of one of their operators,
+or by an epoch only. One sleeper at a time watches for the next source to be due.
 """
 
 from numba import njit
@@ -12,7 +16,7 @@ from haren.dispatch import schedule as s
 from haren.dispatch import shared as d
 from haren.native import words as w
 from haren.native.atomics import add_to, call, load, store
-from haren.native.clock import BELL_SLEEPERS
+from haren.native.clock import BELL_SLEEPERS, SIMULATED
 from haren.native.schedule import finish_row, row_of
 from haren.native.worker import account
 
@@ -29,13 +33,22 @@ DURATION = 48  # address: how long the run takes that has just begun
 SWITCH_NS = 56  # for a thread that goes over to another operator
 ROUND_NS = 64  # for T_S, from the arrival of the last thread on
 ARRIVED = 72  # threads at the barrier
-BELLS = 80  # 1: a sleeper is woken by its own bell; 0: by every run that ends
+WAKES = 80  # who lets sleepers look for work, see below
 NOW_AT = 88  # address of the engine's word for the time
-OVERHEAD = 96  # ns spent on switching, and in T_S
+OVERHEAD = 96  # ns spent on deciding, switching and refilling caches, and in T_S
 EPOCH_NS = 104  # how often the keeper of epochs does the phases of T_S; 0: there is none
 NEXT_EPOCH = 112
 KEEPER = 120  # address of its worker record
-DRIVER_BYTES = 128
+HEAP = 128  # address: threads that do something next, the earliest first
+HEAP_SIZE = 136
+SLEEPERS = 144  # threads that sleep
+LOWEST = 152  # no thread below this number sleeps
+WATCHER = 160  # the sleeper that watches for the next source; -1: none
+DECISION_NS = 168  # what it costs to find out what to run
+REFILL_NS = 176  # for an operator that another thread ran last
+RAN_BY = 184  # address: which thread ran each operator last; -1: none
+DRIVER_BYTES = 192
+SPARE, NEIGHBOURS, EPOCH = range(3)  # what WAKES may be
 
 # the words of a simulated thread
 AT = 0  # when it does something next
@@ -47,6 +60,7 @@ STATE = 40
 TICKET = 48
 IDLE_NS = 56
 IDLE_SINCE = 64  # or at the barrier since
+PLACE = 72  # in the heap; -1: in none
 SEAT_BYTES = 128
 RUNNING, IDLE, WAITING = 0, 1, 2
 
@@ -61,16 +75,74 @@ def _worker(driver, thread):
     return load(driver + WORKERS) + w.WORKER_BYTES * thread
 
 
+# -- the heap -------------------------------------------------------------------------------------
+
+
+@njit
+def _goes_before(driver, one, other):
+    first = load(_seat(driver, one) + AT)
+    second = load(_seat(driver, other) + AT)
+    return first < second or (first == second and one < other)
+
+
+@njit
+def _put(driver, place, thread):
+    store(load(driver + HEAP) + 8 * place, thread)
+    store(_seat(driver, thread) + PLACE, place)
+
+
+@njit
+def _settle(driver, place, thread):
+    """Put a thread where it belongs, on the way up or down from a place that is free."""
+    heap = load(driver + HEAP)
+    size = load(driver + HEAP_SIZE)
+    while place > 0:
+        parent = load(heap + 8 * ((place - 1) >> 1))
+        if not _goes_before(driver, thread, parent):
+            break
+        _put(driver, place, parent)
+        place = (place - 1) >> 1
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _goes_before(driver, load(heap + 8 * child + 8), load(heap + 8 * child)):
+            child += 1
+        if not _goes_before(driver, load(heap + 8 * child), thread):
+            break
+        _put(driver, place, load(heap + 8 * child))
+        place = child
+    _put(driver, place, thread)
+
+
+@njit
+def schedule(driver, thread, time):
+    """Let a thread do something at a time; NEVER: it waits for somebody else."""
+    seat = _seat(driver, thread)
+    place = load(seat + PLACE)
+    store(seat + AT, time)
+    if time < NEVER:
+        if place < 0:
+            place = load(driver + HEAP_SIZE)
+            store(driver + HEAP_SIZE, place + 1)
+        _settle(driver, place, thread)
+    elif place >= 0:
+        last = load(driver + HEAP_SIZE) - 1
+        store(driver + HEAP_SIZE, last)
+        store(seat + PLACE, -1)
+        if place < last:
+            _settle(driver, place, load(load(driver + HEAP) + 8 * last))
+
+
+# -- the driver -----------------------------------------------------------------------------------
+
+
 def simulate(driver, steps):
     """Go on for so many steps or to the end; 1 if there is more to do."""
-    threads = load(driver + THREADS)
     for _ in range(steps):
         thread = -1
         time = NEVER
-        for i in range(threads):
-            if load(_seat(driver, i) + AT) < time:
-                thread = i
-                time = load(_seat(driver, i) + AT)
+        if load(driver + HEAP_SIZE) > 0:
+            thread = load(load(driver + HEAP))
+            time = load(_seat(driver, thread) + AT)
         if load(driver + EPOCH_NS) > 0 and load(driver + NEXT_EPOCH) <= min(time, load(driver + END)):
             _keep_epoch(driver, load(driver + NEXT_EPOCH))
             continue
@@ -95,7 +167,11 @@ def _keep_epoch(driver, now):
     call(load(phases + d.RANK), (dispatch, keeper, now))
     finish_row(dispatch, keeper, row, 0)
     store(driver + NEXT_EPOCH, now + load(driver + EPOCH_NS))
-    _rouse(driver, -1, now)
+    if load(driver + WAKES) == EPOCH:
+        while load(driver + SLEEPERS) > 0:
+            _wake(driver, _first_sleeper(driver), now)
+    elif call(load(keeper + w.SPARE), (dispatch, keeper, now)) != 0:
+        _wake_one(driver, now)
 
 
 @njit
@@ -108,34 +184,39 @@ def _step(driver, thread, seat, worker, now):
         account(worker, unit, load(seat + CONSUMED), load(seat + BEGAN), now)
         call(load(worker + w.DONE), (dispatch, worker, unit, load(seat + CONSUMED), now))
         store(seat + UNIT, -1)
-        _rouse(driver, thread, now)
+        if load(driver + WAKES) == NEIGHBOURS:
+            _wake_rung(driver, dispatch, unit, now)
+    watched = load(driver + WATCHER) == thread
     if load(seat + STATE) == IDLE:
-        _wake(seat, worker, now)
+        _rise(driver, thread, now)
     following = call(load(worker + w.NEXT), (dispatch, worker, now))
     if following == w.ROUND:
-        _arrive(driver, seat, worker, now)
+        _arrive(driver, thread, seat, worker, now)
     elif following < 0:
-        wake = load(worker + w.WAKE_AT)
-        if load(driver + BELLS) == 0 and wake <= now:
-            wake = NEVER
-        store(seat + AT, max(wake, now + 1))
-        store(seat + STATE, IDLE)
-        store(seat + IDLE_SINCE, now)
-        add_to(worker + w.SLEEPS, 1)
-        bell = load(worker + w.BELL)
-        store(bell + w.SLEPT, load(bell))
-        store(seat + TICKET, load(bell))
-        add_to(bell + BELL_SLEEPERS, 1)
+        _lie_down(driver, thread, seat, worker, now)
+        return
     else:
-        _begin(driver, seat, worker, following, now)
+        _begin(driver, thread, seat, worker, following, now)
+        if load(driver + WAKES) == SPARE and load(driver + SLEEPERS) > 0:
+            if call(load(worker + w.SPARE), (dispatch, worker, now)) != 0:
+                _wake_one(driver, now)
+                return
+    if watched:
+        _wake_one(driver, now)  # somebody else has to watch now
 
 
 @njit
-def _begin(driver, seat, worker, unit, now):
-    start = now
-    if unit != load(seat + LAST) and load(driver + SWITCH_NS) > 0:
-        start += load(driver + SWITCH_NS)
-        add_to(driver + OVERHEAD, load(driver + SWITCH_NS))
+def _begin(driver, thread, seat, worker, unit, now):
+    overhead = load(driver + DECISION_NS)
+    if unit != load(seat + LAST):
+        overhead += load(driver + SWITCH_NS)
+    ran_by = load(driver + RAN_BY) + 8 * unit
+    if load(ran_by) != thread:
+        if load(ran_by) >= 0:
+            overhead += load(driver + REFILL_NS)
+        store(ran_by, thread)
+    add_to(driver + OVERHEAD, overhead)
+    start = now + overhead
     store(load(driver + NOW_AT), now)
     consumed = call(load(worker + w.RUN), (load(worker + w.ENGINE), unit, load(worker + w.QUOTA)))
     store(seat + UNIT, unit)
@@ -143,33 +224,91 @@ def _begin(driver, seat, worker, unit, now):
     store(seat + CONSUMED, consumed)
     store(seat + BEGAN, start)
     store(seat + STATE, RUNNING)
-    store(seat + AT, start + call(load(driver + DURATION), (load(worker + w.ENGINE), unit)))
+    schedule(driver, thread, start + call(load(driver + DURATION), (load(worker + w.ENGINE), unit)))
+
+
+# -- sleeping and waking --------------------------------------------------------------------------
 
 
 @njit
-def _wake(seat, worker, now):
+def _lie_down(driver, thread, seat, worker, now):
+    """Sleep until somebody wakes the thread, or until what it watches for."""
+    store(seat + STATE, IDLE)
+    store(seat + IDLE_SINCE, now)
+    add_to(worker + w.SLEEPS, 1)
+    bell = load(worker + w.BELL)
+    store(bell + w.SLEPT, load(bell))
+    store(seat + TICKET, load(bell))
+    add_to(bell + BELL_SLEEPERS, SIMULATED)
+    add_to(driver + SLEEPERS, 1)
+    store(driver + LOWEST, min(load(driver + LOWEST), thread))
+    wake = load(worker + w.WAKE_AT)
+    if load(driver + WAKES) == SPARE:
+        watcher = load(driver + WATCHER)
+        if wake <= now or (watcher >= 0 and load(_seat(driver, watcher) + AT) <= wake):
+            wake = NEVER
+        elif wake < NEVER:
+            if watcher >= 0:
+                schedule(driver, watcher, NEVER)
+            store(driver + WATCHER, thread)
+            store(bell + w.WATCHED, wake)
+    schedule(driver, thread, wake if wake == NEVER else max(wake, now + 1))
+
+
+@njit
+def _rise(driver, thread, now):
+    seat = _seat(driver, thread)
     store(seat + STATE, RUNNING)
     add_to(seat + IDLE_NS, now - load(seat + IDLE_SINCE))
-    add_to(load(worker + w.BELL) + BELL_SLEEPERS, -1)
+    bell = load(_worker(driver, thread) + w.BELL)
+    add_to(bell + BELL_SLEEPERS, -SIMULATED)
+    add_to(driver + SLEEPERS, -1)
+    if load(driver + WATCHER) == thread:
+        store(driver + WATCHER, -1)
+        store(bell + w.WATCHED, 0)
 
 
 @njit
-def _rouse(driver, thread, now):
-    """Let sleepers look that were rung for, or all of them if there are no bells to ring."""
-    for i in range(load(driver + THREADS)):
-        seat = _seat(driver, i)
-        if i != thread and load(seat + STATE) == IDLE:
-            bell = load(_worker(driver, i) + w.BELL)
-            if load(driver + BELLS) == 0 or load(bell) != load(seat + TICKET):
-                store(seat + AT, now)
+def _wake(driver, thread, now):
+    """Let a sleeper look for work now; it counts as a sleeper no more."""
+    _rise(driver, thread, now)
+    schedule(driver, thread, now)
 
 
 @njit
-def _arrive(driver, seat, worker, now):
+def _first_sleeper(driver):
+    """The sleeper with the lowest number; there must be one."""
+    thread = load(driver + LOWEST)
+    while load(_seat(driver, thread) + STATE) != IDLE:
+        thread += 1
+    store(driver + LOWEST, thread)
+    return thread
+
+
+@njit
+def _wake_one(driver, now):
+    if load(driver + SLEEPERS) > 0:
+        _wake(driver, _first_sleeper(driver), now)
+
+
+@njit
+def _wake_rung(driver, dispatch, unit, now):
+    """Wake the threads of neighbours whose bell was rung."""
+    bounds = load(dispatch + s.BOUNDS) + 8 * unit
+    for i in range(load(bounds), load(bounds + 8)):
+        neighbour = load(load(dispatch + s.NEIGHBOURS) + 8 * i)
+        thread = load(load(dispatch + s.ASSIGNMENT) + 8 * neighbour)
+        seat = _seat(driver, thread)
+        if load(seat + STATE) == IDLE and load(load(_worker(driver, thread) + w.BELL)) != load(seat + TICKET):
+            _wake(driver, thread, now)
+
+
+@njit
+def _arrive(driver, thread, seat, worker, now):
     """Wait at the barrier; the last one lets all go through the phases of T_S."""
     store(seat + STATE, WAITING)
     store(seat + IDLE_SINCE, now)
-    store(seat + AT, NEVER)
+    schedule(driver, thread, NEVER)
     store(row_of(load(worker + w.DISPATCH), worker) + s.STARTED, now)
     add_to(driver + ARRIVED, 1)
     threads = load(driver + THREADS)
@@ -194,4 +333,4 @@ def _arrive(driver, seat, worker, now):
         add_to(driver + OVERHEAD, end - load(row + s.STARTED))
         finish_row(dispatch, other, row, 0)
         store(_seat(driver, i) + STATE, RUNNING)
-        store(_seat(driver, i) + AT, end)
+        schedule(driver, i, end)
