@@ -158,7 +158,9 @@ class Matrix:
             DYNAMIC: sum(not (one.static or one.name == "thread") for one in self.features),
             THREAD_ROW: rows["thread"],
             LAST_ROW: rows["last_scheduled"],
-            GRADIENT: next((address(one) for one in self._dependent if one[0] == CODES["latency_gradient"]), 0),
+            GRADIENT: next(
+                (address(one) for one in self._dependent if one[0] == CODES["latency_gradient"]), 0
+            ),
             NAMED: len(self.features),
         }.items():
             self.words[offset // 8] = value

@@ -37,7 +37,6 @@ schedule, slower. A function that fails while queries run leaves the last good s
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from haren import assign
 from haren.errors import PolicyError
@@ -134,4 +133,3 @@ class Policy:
                 raise PolicyError(
                     f"{where} reads F.{name}, which is not declared: {known}", policy=self.name, function=role
                 )
-

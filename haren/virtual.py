@@ -132,9 +132,7 @@ class Simulation:
         one = _Operator("sink", self._query(inputs), 2, cost, 0.0, tuple(inputs))
         return self._add(name, self._with_inputs(one, capacity, waiting))
 
-    def _with_inputs(
-        self, one: _Operator, capacity: int | None, waiting: int | Sequence[int]
-    ) -> _Operator:
+    def _with_inputs(self, one: _Operator, capacity: int | None, waiting: int | Sequence[int]) -> _Operator:
         one.capacity = self.capacity if capacity is None else capacity
         count = len(one.inputs)
         one.waiting = (waiting,) * count if isinstance(waiting, int) else tuple(waiting)

@@ -10,7 +10,7 @@ import traceback
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -265,4 +265,3 @@ class Schedule(Installed):
         taken = int(self.records[-self.statistics.shape[1] :, ROUNDS_TAKEN // 8].min())
         first = max(0, taken - KEPT_ROUNDS + 1)
         return self.statistics[np.arange(first, taken) % KEPT_ROUNDS].copy()
-

@@ -132,7 +132,9 @@ class SharedSchedule(Schedule):
         if not feature.derived:
             return not (feature.static or feature.intrinsic)
         known = self.policy.resolved
-        return "now" in self.code.wanted[feature.name] or any(self._moves(known[need]) for need in feature.needs)
+        return "now" in self.code.wanted[feature.name] or any(
+            self._moves(known[need]) for need in feature.needs
+        )
 
     def epoch_worker(self, execution: Execution) -> np.ndarray:
         """The words of the thread that keeps the epochs: those of a worker, with the next number."""

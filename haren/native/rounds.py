@@ -272,4 +272,3 @@ def take_part(worker, began):
     longest = max(load(row + s.UPDATE_NS) + load(row + s.ASSIGN_NS), load(row + s.PRIORITY_NS))
     finish_row(dispatch, worker, row, longest)
     return now
-

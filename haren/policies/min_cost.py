@@ -45,7 +45,9 @@ def post_order(op, F, graph):
     return place
 
 
-POST_ORDER = Feature("post_order", post_order, dtype="i8", what="place in post-order, the sink being the root")
+POST_ORDER = Feature(
+    "post_order", post_order, dtype="i8", what="place in post-order, the sink being the root"
+)
 
 
 @register("min-cost")

@@ -68,7 +68,9 @@ def rows(effort: Effort) -> Iterator[Row]:
     first, second = ysb.synthetic(EVENTS, seed=1), ysb.synthetic(EVENTS, seed=2)
     yield from latency(plan, first)
     yield many_queries(plan, first, second)
-    yield from against_rivals(plan, [replace(data, ads=part) for data in (first, second) for part in parts(data.ads, 2)])
+    yield from against_rivals(
+        plan, [replace(data, ads=part) for data in (first, second) for part in parts(data.ads, 2)]
+    )
 
 
 # -- a decision -----------------------------------------------------------------------------------
@@ -122,7 +124,9 @@ class Idle:
         ]
         self.ready_at, self.run, self.measure = (code.address for code in self._code)
         edges = [(op, op + 1) for op in range(operators - 1) if (op + 1) % 6]
-        self.graph = haren.Graph([f"op{op}" for op in range(operators)], [op // 6 for op in range(operators)], edges)
+        self.graph = haren.Graph(
+            [f"op{op}" for op in range(operators)], [op // 6 for op in range(operators)], edges
+        )
 
 
 def decision(plan: Plan, operators: int, bar: float, aim: float) -> Row:
@@ -133,7 +137,9 @@ def decision(plan: Plan, operators: int, bar: float, aim: float) -> Row:
     worker = address(execution._workers)
     _renew_metrics(execution)
     timed(worker, DECISIONS)
-    (values,) = interleave(lambda: timed(worker, DECISIONS) / DECISIONS / 1e3, rounds=3 * plan.rounds, what=what)
+    (values,) = interleave(
+        lambda: timed(worker, DECISIONS) / DECISIONS / 1e3, rounds=3 * plan.rounds, what=what
+    )
     value, spread = middle(values)
     return Row(what, value, "us", "lower", bar, aim, spread)
 
@@ -151,7 +157,9 @@ def _renew_metrics(execution: haren.Execution) -> None:
 # -- YSB ------------------------------------------------------------------------------------------
 
 
-def mean_latency(plan: Plan, data: list[YsbData], rate: float, dispatch: Callable[[], haren.Dispatch]) -> float:
+def mean_latency(
+    plan: Plan, data: list[YsbData], rate: float, dispatch: Callable[[], haren.Dispatch]
+) -> float:
     """The mean of the marker latencies in ms, each query at its share of the rate."""
     env = en.Environment(threads=CORES, dispatch=dispatch(), marker_interval=MARKERS)
     for number, each in enumerate(data):
@@ -169,14 +177,19 @@ def latency(plan: Plan, data: YsbData) -> Iterator[Row]:
     what = "mean marker latency at a tenth of the maximum rate, against a thread per operator (TM)"
     rate = maximum(plan, [data]) / 10
     series = interleave(
-        *(partial(mean_latency, plan, [data], rate, dispatch) for dispatch in (eager, at_epochs, haren.Dedicated)),
+        *(
+            partial(mean_latency, plan, [data], rate, dispatch)
+            for dispatch in (eager, at_epochs, haren.Dedicated)
+        ),
         rounds=plan.rounds,
         what=f"{what}, {rate / 1e6:.1f} M events/s",
     )
     ours, epochs, threads = series
     for name, values, bar, aim in (("eager", ours, 1.5, 0.8), ("epoch", epochs, None, None)):
         value, spread = ratio(values, threads)
-        note = f"{middle(values)[0]:.3f} ms against {middle(threads)[0]:.3f} ms at {rate / 1e6:.1f} M events/s"
+        note = (
+            f"{middle(values)[0]:.3f} ms against {middle(threads)[0]:.3f} ms at {rate / 1e6:.1f} M events/s"
+        )
         yield Row(f"{what}: {name}", value, "x", "lower", bar, aim, spread, note)
 
 

@@ -160,7 +160,9 @@ def test_a_function_that_fails_is_shown_once_and_nothing_is_lost(role):
         "quantum": lambda op, F, now: broken(op, F),
         "adapt": lambda op, F, state: broken(op, F),
     }
-    policy = haren.Policy("broken", features=["pending"], dispatch="shared", state=(0.0,), **{role: shapes[role]})
+    policy = haren.Policy(
+        "broken", features=["pending"], dispatch="shared", state=(0.0,), **{role: shapes[role]}
+    )
     engine = Chains(chains=2, length=3, total=5_000)
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
@@ -175,7 +177,9 @@ def test_a_function_that_fails_is_shown_once_and_nothing_is_lost(role):
 
 
 def test_a_strict_policy_that_fails_stops_the_run():
-    policy = haren.Policy("broken", g=lambda op, F: 1 // F.pending[op], features=["pending"], dispatch="shared")
+    policy = haren.Policy(
+        "broken", g=lambda op, F: 1 // F.pending[op], features=["pending"], dispatch="shared"
+    )
     engine = Chains(chains=2, length=3, total=5_000)
     execution = haren.Execution(engine, 2, haren.Shared(policy, strict=True))
     execution.start()
