@@ -21,9 +21,9 @@ Default: `haren.assign.random`.
 ``F`` holds what ``features`` declares and nothing else, an array over operators each: ``F.cost[op]``.
 `haren.FEATURES` lists what there is; a `haren.Feature` of your own stands in the list beside the names.
 Each function may ask for more by naming further parameters: ``graph`` (a `haren.GraphArrays`), ``now`` (ns),
-``threads``, ``seed`` (a random integer, new every round; see `haren.draw`), ``round_end`` (ns), and ``state``:
-floats that the scheduler keeps for the policy, a row for each operator (``state[op, 0]``), begun with the
-values given as ``state=``. State may be changed; F and graph may not.
+``threads``, ``seed`` (a random integer, new every round; see `haren.draw`), ``round_end`` (ns), and
+``state``: floats that the scheduler keeps for the policy, a row for each operator (``state[op, 0]``), begun
+with the values given as ``state=``. State may be changed; F and graph may not.
 
 When each is called: every period P all threads meet in the scheduling task T_S; features are refreshed, then
 f assigns, then every thread ranks its operators with g. In between, in the execution task T_E, a thread runs

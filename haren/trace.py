@@ -23,8 +23,8 @@ TRACE_COLUMNS = (
     "start_ns", "end_ns", "thread", "operator", "query", "events_in", "events_out", "reason",
 )  # fmt: skip
 REASONS = (
-    "its turn", "best that could run", "equal to the one before", "had not run for d", "best that was eligible",
-    "nothing was eligible, best that could run",
+    "its turn", "best that could run", "equal to the one before", "had not run for d",
+    "best that was eligible", "nothing was eligible, best that could run",
 )  # fmt: skip
 
 ROUND_COLUMNS = {

@@ -59,9 +59,9 @@ class Shared(PolicyDispatch):
     if the policy has no quantum. ``metrics``: seconds between measurements of cost, selectivity and the
     latency gradient; then the policy adapts its state, too.
 
-    ``wake`` is what happens to a thread that finds nothing eligible. "eager" (ours): it takes the best operator
-    that can run although it is not eligible; if none can, it sleeps, and is woken as soon as one becomes
-    eligible. "epoch" (the paper's way): it sleeps until the next epoch.
+    ``wake`` is what happens to a thread that finds nothing eligible. "eager" (ours): it takes the best
+    operator that can run although it is not eligible; if none can, it sleeps, and is woken as soon as one
+    becomes eligible. "epoch" (the paper's way): it sleeps until the next epoch.
 
     f is not used. ``seed``, ``strict``, ``check`` and ``snapshots`` are as in `haren.Bound`.
     """

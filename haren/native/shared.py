@@ -1,9 +1,9 @@
 """The decisions of `haren.dispatch.shared`, compiled: algorithm 2 of the Enjima paper, without its queue.
 
 Each operator has one word, its key. It says that a thread has it (`CLAIMED`), that it cannot run (`NOT`), or
-what it is worth: the first number of its priority, from 0 on if it is eligible and below if it only could run,
-so that the largest key is that of the operator to take. Whoever finds an operator changed *looks*: asks whether it can
-run, ranks it, and exchanges its key, unless it is claimed or has changed meanwhile.
+what it is worth: the first number of its priority, from 0 on if it is eligible and below if it only could
+run, so that the largest key is that of the operator to take. Whoever finds an operator changed *looks*: asks
+whether it can run, ranks it, and exchanges its key, unless it is claimed or has changed meanwhile.
 
 No look is lost: a thread that gives an operator back sets its key to NOT before it looks, and one that has
 brought an operator work does so before it reads the key. So one of the two sees what the other has done.

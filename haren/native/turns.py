@@ -26,7 +26,7 @@ def release(worker, unit):
 
 @njit
 def recent_cost(worker, unit):
-    """Nanoseconds per event in 1/1024, an average over turns; 0 before the first. For who has the operator."""
+    """Nanoseconds per event in 1/1024, an average over turns; 0 before the first. For who has it."""
     operator = load(worker + w.OPERATORS) + w.OPERATOR_BYTES * unit
     busy = load(operator + w.OPERATOR_BUSY_NS)
     events = load(operator + w.EVENTS)

@@ -5,8 +5,8 @@ the decisions are the same native functions of the same dispatch. Time is whole 
 thread with the lower number, so that a run can be repeated to the byte.
 
 Threads that have something to do stand in a heap by time. Those that sleep are let look for work as on real
-threads: by who has claimed some and sees more (`spare`), by who has run a neighbour of one of their operators,
-or by an epoch only. One sleeper at a time watches for the next source to be due.
+threads: by who has claimed some and sees more (`spare`), by who has run a neighbour of one of their
+operators, or by an epoch only. One sleeper at a time watches for the next source to be due.
 """
 
 from numba import njit

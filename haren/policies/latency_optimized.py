@@ -1,25 +1,26 @@
 """Latency-optimized: the cheapest way to the next result first, but only where it is worth a turn.
 
 Optimizes mean latency and throughput together. Enjima paper, 3.2.1, made for shared dispatch. Priority: one
-over the time to bring one result out (equations 1 and 2), weighted by how fast the query's latency grows (3).
-An operator is eligible from ``event_threshold`` waiting events on (ET), or when it has not run for
-``idle_threshold`` seconds (IT); both follow the query's latency (5). A turn lasts to the end of the epoch (4).
+over the time to bring one result out (equations 1 and 2), weighted by how fast the query's latency grows
+(3). An operator is eligible from ``event_threshold`` waiting events on (ET), or when it has not run for
+``idle_threshold`` seconds (IT); both follow the query's latency (5). A turn lasts to the end of the epoch
+(4).
 
 Features: cost, selectivity, pending, last_scheduled, latency_gradient. What the paper leaves open or cannot
 mean, and what is done here:
 
-- Equation 2 adds the *costs per result* of all operators behind, not only of the next ones; its worked example
-  (table 1) needs that. ``literal=True`` adds the next ones only.
+- Equation 2 adds the *costs per result* of all operators behind, not only of the next ones; its worked
+  example (table 1) needs that. ``literal=True`` adds the next ones only.
 - A sink's selectivity counts as 1, since a result is what reaches it. One that was never seen to be above a
   millionth counts as a millionth: windows produce nothing for a long time, and who is before or behind them
   must still be told apart.
-- The latency gradient is seconds of latency per second, of a query's sinks; -1 to 1 is then the whole range of
-  a query that catches up or stands still.
+- The latency gradient is seconds of latency per second, of a query's sinks; -1 to 1 is then the whole range
+  of a query that catches up or stands still.
 - Algorithm 1 makes any idle operator eligible; here it must have something to do, as the dispatch makes sure.
   "Above" the event threshold includes the threshold, as table 1 needs it.
 - Equation 5 bounds only growth, and refers to itself; here a step is bounded both ways, and thresholds stay
-  between one event (one microsecond) and below their maximum. A step that was followed by a larger gradient is taken
-  back, once.
+  between one event (one microsecond) and below their maximum. A step that was followed by a larger gradient
+  is taken back, once.
 """
 
 import math

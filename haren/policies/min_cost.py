@@ -1,9 +1,9 @@
 """Min-cost: operators in post-order, from the sources to the sink, each as long as it has something to do.
 
-Optimizes what scheduling and switching cost per event. Min-Cost of Aurora (Carney et al.), as the Enjima paper
-compares it (5.1.2): a query is a tree with the sink as its root, walked again and again; what ran longest ago
-is next. ``strict=True`` takes the order as a ranking instead: an operator goes before all that are behind it.
-Feature: last_scheduled.
+Optimizes what scheduling and switching cost per event. Min-Cost of Aurora (Carney et al.), as the Enjima
+paper compares it (5.1.2): a query is a tree with the sink as its root, walked again and again; what ran
+longest ago is next. ``strict=True`` takes the order as a ranking instead: an operator goes before all that
+are behind it. Feature: last_scheduled.
 """
 
 import numpy as np

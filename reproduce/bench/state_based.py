@@ -207,7 +207,8 @@ def many_queries(plan: Plan, first: YsbData, second: YsbData) -> Row:
 
 def against_rivals(plan: Plan, data: list[YsbData]) -> Iterator[Row]:
     """Every policy at nine tenths of what the latency-optimized one carried a moment before."""
-    what = f"latency-optimized at {LOAD:.0%} load, {QUERIES} queries: mean latency against the best of the others"
+    what = f"latency-optimized at {LOAD:.0%} load, {QUERIES} queries: mean latency"
+    what += " against the best of the others"
     ours: list[float] = []
     theirs: dict[str, list[float]] = {name: [] for name in RIVALS}
     for turn in range(plan.rounds):

@@ -6,7 +6,7 @@ __all__ = ["Replay"]
 
 
 class Replay:
-    """The events that wait before each operator; `ran` takes note of a run, or `began` and `ended` of a part."""
+    """The events that wait before each operator; `began` and `ended` take note of a run, `ran` of both."""
 
     def __init__(self, net: haren.Simulation, result) -> None:
         self.engine = result._engine

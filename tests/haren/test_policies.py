@@ -279,7 +279,8 @@ def test_a_turn_of_no_event_is_refused():
 def test_min_cost_goes_through_a_query_in_post_order():
     """Branches are walked one after the other, whatever their operators' numbers are."""
     braided = Graph(
-        ["s", "left-1", "right-1", "left-2", "right-2", "join", "sink", "other", "other-sink"], [0] * 7 + [1] * 2,
+        ["s", "left-1", "right-1", "left-2", "right-2", "join", "sink", "other", "other-sink"],
+        [0] * 7 + [1] * 2,
         [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5), (5, 6), (7, 8)],
     )  # fmt: skip
     functions = built(make("min-cost"), braided)

@@ -1,4 +1,4 @@
-"""The shared dispatch decision by decision on the virtual clock, and the worked example of the Enjima paper."""
+"""The shared dispatch decision by decision on the virtual clock; the worked example of the Enjima paper."""
 
 import math
 
