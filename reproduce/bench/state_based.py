@@ -8,6 +8,7 @@ at any time. The rest is YSB on two threads, markers every 5 ms.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -160,13 +161,14 @@ def _renew_metrics(execution: haren.Execution) -> None:
 def mean_latency(
     plan: Plan, data: list[YsbData], rate: float, dispatch: Callable[[], haren.Dispatch]
 ) -> float:
-    """The mean of the marker latencies in ms, each query at its share of the rate."""
+    """The mean of the marker latencies in ms, each query at its share of the rate; inf if none came."""
     env = en.Environment(threads=CORES, dispatch=dispatch(), marker_interval=MARKERS)
     for number, each in enumerate(data):
         ysb.query(env, each, rate=rate / len(data), loop=True, name=f"q{number}", sink="null")
     seen = env.run(seconds=plan.seconds + plan.warmup + 0.1, warmup=plan.warmup, cooldown=0.1).latency
     markers = seen[seen["kind"] == "marker"]
-    return float(np.average(markers["mean_ms"], weights=markers["count"]))
+    known = markers[markers["count"] > 0]
+    return float(np.average(known["mean_ms"], weights=known["count"])) if len(known) else math.inf
 
 
 def maximum(plan: Plan, data: list[YsbData]) -> float:
