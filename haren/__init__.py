@@ -6,7 +6,7 @@ those of the papers, ``haren/dispatch/`` the ways threads get work, ``haren/spe.
 """
 
 import haren.policies as _builtin  # noqa: F401  (first: the function of this name, below, goes before it)
-from haren import assign, teaching
+from haren import arrivals, assign, distributions, teaching
 from haren.dispatch import Bound, Dedicated, Dispatch, Pool, Shared
 from haren.errors import PolicyError, PolicyWarning, PythonFallbackWarning
 from haren.execution import Execution
@@ -19,7 +19,7 @@ from haren.registry import make, policies, register
 from haren.spe import Engine
 from haren.trace import Trace
 
-from haren.virtual import Simulation  # isort: skip
+from haren.virtual import OverloadWarning, Simulation  # isort: skip
 from haren import testing  # isort: skip
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Feature",
     "Graph",
     "GraphArrays",
+    "OverloadWarning",
     "Policy",
     "PolicyError",
     "PolicyWarning",
@@ -40,7 +41,9 @@ __all__ = [
     "Shared",
     "Simulation",
     "Trace",
+    "arrivals",
     "assign",
+    "distributions",
     "downstream",
     "draw",
     "make",

@@ -40,3 +40,38 @@ def record(histogram, value, times):
     add_to(histogram + SUM, value * times)
     add_to(histogram + BUCKETS + 8 * bucket_of(value), times)
     add_to(histogram + COUNT, times)
+
+
+@njit
+def record_between(histogram, least, most, times):
+    """Count ``times`` values that lie evenly between two, both among them; exact but for rounding."""
+    least = max(least, 0)
+    most = max(most, least)
+    if load(histogram + COUNT) == 0 or least < load(histogram + MINIMUM):
+        store(histogram + MINIMUM, least)
+    if most > load(histogram + MAXIMUM):
+        store(histogram + MAXIMUM, most)
+    half = (least + most) * times
+    add_to(histogram + SUM, half >> 1)
+    done = 0
+    while done < times:
+        value = least + (most - least) * done // max(times - 1, 1)
+        bucket = bucket_of(value)
+        top = _top_of(bucket)
+        behind = times  # the first of the values that is above this bucket
+        if most > top:
+            behind = min(times, (top + 1 - least) * (times - 1) // (most - least))
+            while behind > done and least + (most - least) * (behind - 1) // (times - 1) > top:
+                behind -= 1
+            while behind < times and least + (most - least) * behind // (times - 1) <= top:
+                behind += 1
+        add_to(histogram + BUCKETS + 8 * bucket, behind - done)
+        done = behind
+    add_to(histogram + COUNT, times)
+
+
+@njit
+def _top_of(bucket):
+    """The largest value of a bucket."""
+    exponent = max((bucket >> SUB_BITS) - 1, 0)
+    return ((bucket - (exponent << SUB_BITS) + 1) << exponent) - 1
