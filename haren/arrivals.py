@@ -1,4 +1,4 @@
-"""When the events of a simulated source are meant to come: constant, in steps, in bursts, at random, as recorded.
+"""When events of a simulated source are meant to come: evenly, in steps, in bursts, at random, as recorded.
 
     net.source(haren.arrivals.poisson(5_000))
     net.source(haren.arrivals.bursty(5_000, on=5, off=15))
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -69,14 +70,14 @@ def pareto(rate: float, alpha: float = 1.5) -> Arrivals:
 
 
 def stepped(*steps: tuple[float, float], period: float = 0, gaps: Distribution | None = None) -> Arrivals:
-    """From so many seconds on so many events/s: ``stepped((0, 1000), (60, 2000))``; begun anew each ``period``.
+    """From so many seconds on so many events/s: ``stepped((0, 1000), (60, 2000))``; anew each ``period``.
 
     ``gaps``: a distribution of mean 1, such as `haren.distributions.exponential(1)`, if they are random.
     """
     if not steps or steps[0][0] != 0:
         raise ValueError(f"stepped: {steps!r}; the first step is at 0 seconds")
     times = [int(at * 1e9) for at, _ in steps]
-    if any(later <= earlier for earlier, later in zip(times, times[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(times)):
         raise ValueError(f"stepped: {steps!r}; the times must grow")
     if period and period * 1e9 <= times[-1]:
         raise ValueError(f"stepped: period={period!r} s ends before the last step")

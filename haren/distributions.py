@@ -3,9 +3,10 @@
     net.operator(source, cost=haren.distributions.exponential(20_000))
 
 A distribution is its quantile function, kept as a table: one part for each halving of what is left above
-(u from 1/2 to 3/4, from 3/4 to 7/8, ...), so that long tails are as precise as the middle. A draw is a part, a
-place in it, and a straight line between two entries (`haren.native.chance`). The mean of what is drawn differs
-from the mean asked for by rounding only, which makes a run repeat to the byte, whatever the machine.
+(u from 1/2 to 3/4, from 3/4 to 7/8, ...), so that long tails are as precise as the middle. A draw is a part,
+a place in it, and a straight line between two entries (`haren.native.chance`). The mean of what is drawn
+differs from the mean asked for by rounding only. Nothing but whole numbers takes part in a draw, so that a
+run can be repeated to the byte.
 """
 
 from __future__ import annotations
@@ -43,7 +44,15 @@ class Distribution:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """Parts by entries and one more, in 1/1024, scaled so that their mean is the one asked for."""
+        """Parts by entries and one more, in 1/1024, such that their mean is the one asked for."""
+        return self._table(SCALE)
+
+    @cached_property
+    def fine_table(self) -> np.ndarray:
+        """The same in 1/2**30: for gaps of mean 1, whose parts are far smaller."""
+        return self._table(1 << 30)
+
+    def _table(self, scale: int) -> np.ndarray:
         place = np.arange(ENTRIES + 1) / ENTRIES
         part = np.arange(PARTS)[:, None]
         u = 1 - 2.0**-part * (1 - place / 2)
@@ -56,7 +65,7 @@ class Distribution:
         drawn = float(weights @ inner.mean(axis=1))
         if drawn > 0 and not self.steps:
             values = values * (self.mean / drawn)
-        return np.ascontiguousarray(np.minimum(np.rint(values * SCALE), 2.0**60).astype(np.int64))
+        return np.ascontiguousarray(np.minimum(np.rint(values * scale), 2.0**60).astype(np.int64))
 
     def __repr__(self) -> str:
         return self.name
@@ -125,4 +134,6 @@ def bernoulli(share: float) -> Distribution:
     """1 with this chance, else 0: a filter that passes events at random."""
     if not 0 <= share <= 1:
         raise ValueError(f"bernoulli: share={share!r}; from 0 to 1")
-    return Distribution(f"bernoulli({share:g})", share, lambda u: np.where(u >= 1 - share, 1.0, 0.0), steps=True)
+    return Distribution(
+        f"bernoulli({share:g})", share, lambda u: np.where(u >= 1 - share, 1.0, 0.0), steps=True
+    )

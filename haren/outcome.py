@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from haren.errors import PolicyError
-from haren.simulated import SINK, SOURCE, SimulatedEngine
+from haren.simulated import SOURCE, SimulatedEngine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,6 +115,14 @@ class SimulationResult:
         shares = (busy / total).to_numpy()
         frame.attrs = {"jain_slowdown": jain(frame["slowdown"].to_numpy()), "jain_busy": jain(shares)}
         return frame
+
+    def backlog(self) -> list[tuple[str, int, float]]:
+        """Per source with a rate: its name, events that are due and not emitted, and all that were due."""
+        found = []
+        for op, one in enumerate(self._engine.operators):
+            if one.kind == SOURCE and one.mean_rate is not None and one.mean_rate > 0:
+                found.append((one.name, self._pending(op), min(one.count, one.mean_rate * self.seconds)))
+        return found
 
     def _alone(self, sink: int) -> float:
         """What an event takes on the longest way to a sink if nothing waits, in ns."""

@@ -5,6 +5,7 @@ Compiled, and the authority on what they do: `haren.native.simulated`.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,6 +67,12 @@ class Operator:
         return math.ceil(self.selectivity)
 
 
+def start_of_stream(seed: int, op: int) -> int:
+    """A state to begin an operator's generator with: neighbouring seeds must not give similar streams."""
+    digest = hashlib.sha256(f"{seed}/{op}".encode()).digest()
+    return int.from_bytes(digest[:8], "little", signed=True) or 1
+
+
 def mean_of(value: float | Distribution) -> float:
     return value.mean if isinstance(value, Distribution) else float(value)
 
@@ -73,9 +80,7 @@ def mean_of(value: float | Distribution) -> float:
 class SimulatedEngine:
     """The simulated operators in native memory, on the contract of `haren.spe`."""
 
-    def __init__(
-        self, operators: Sequence[Operator], queries: Sequence[tuple[str, int]], seed: int
-    ) -> None:
+    def __init__(self, operators: Sequence[Operator], queries: Sequence[tuple[str, int]], seed: int) -> None:
         from haren.native import simulated as s
         from haren.native.compiler import compile_native
 
@@ -93,7 +98,7 @@ class SimulatedEngine:
         )
         self.histograms = {op: Histogram() for op, one in enumerate(self.operators) if one.kind == 2}
         self._keep: list[Any] = []
-        self._tables: dict[Distribution, int] = {}
+        self._tables: dict[tuple[Distribution, bool], int] = {}
         self.inputs: list[list[np.ndarray]] = [[] for _ in order]
         """The words of each operator's queues."""
         self.words = lines(1)
@@ -114,9 +119,11 @@ class SimulatedEngine:
             read, written = np.array(reads[op] or [0]), np.array(outputs[op] or [0])
             self._keep += [aside, read, written]
             rate = one.mean_rate
-            spacing = 0.0 if rate is None else 1e9 / rate if rate > 0 else 1e9  # one replayed event has no rate
+            spacing = (
+                0.0 if rate is None else 1e9 / rate if rate > 0 else 1e9
+            )  # one replayed event has no rate
             pace = np.array([spacing]).view(np.int64)[0]
-            record[s.SEED // 8] = 1 + (seed * 0x9E3779B97F4A7C15 + (op + 1) * 0xBF58476D1CE4E5B9) % (2**63 - 1)
+            record[s.SEED // 8] = start_of_stream(seed, op)
             for offset, value in {
                 s.KIND: one.kind,
                 s.COST: round(one.mean_cost * 1024),
@@ -168,15 +175,16 @@ class SimulatedEngine:
         self.inputs[down].append(words)
         return address(words)
 
-    def _table(self, value: Any) -> int:
+    def _table(self, value: Any, fine: bool = False) -> int:
         """Where the table of a distribution lies; 0 for a number."""
         if not isinstance(value, Distribution):
             return 0
-        if value not in self._tables:
-            head = np.array([address(value.table), int(value.steps)], np.int64)
-            self._keep += [value.table, head]
-            self._tables[value] = address(head)
-        return self._tables[value]
+        if (value, fine) not in self._tables:
+            table = value.fine_table if fine else value.table
+            head = np.array([address(table), int(value.steps)], np.int64)
+            self._keep += [table, head]
+            self._tables[value, fine] = address(head)
+        return self._tables[value, fine]
 
     def _arrivals(self, rate: Any) -> dict[int, int]:
         """The words of a source that is not constant."""
@@ -194,7 +202,7 @@ class SimulatedEngine:
             s.RATE_STEPS: address(steps),
             s.RATE_COUNT: len(steps),
             s.RATE_PERIOD: rate.period_ns,
-            s.GAP_TABLE: self._table(rate.gaps) if rate.gaps is not None else 0,
+            s.GAP_TABLE: self._table(rate.gaps, fine=True),
         }
 
     def word(self, op: int, name: str) -> int:

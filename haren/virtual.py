@@ -14,7 +14,6 @@ when it ends. The policy "os" is a model of fair time slices here (`haren.dispat
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -92,7 +91,9 @@ class Simulation:
             raise ValueError(f"count={count!r} must not be negative")
         self._queries.append((query or f"query-{len(self._queries)}", query_class))
         limit = UNLIMITED if count is None else count
-        return self._add(name, Operator("source", len(self._queries) - 1, SOURCE, cost, rate=rate, count=limit))
+        return self._add(
+            name, Operator("source", len(self._queries) - 1, SOURCE, cost, rate=rate, count=limit)
+        )
 
     def operator(
         self,
@@ -122,8 +123,8 @@ class Simulation:
         capacity: int | None = None,
         name: str | None = None,
     ) -> int:
-        """An operator that only adds up, ``cost`` ns per event, until an event comes whose origin lies behind the
-        end of the window; then it brings out so many results, ``result_cost`` ns each. Windows without an
+        """An operator that only adds up, ``cost`` ns per event, until an event comes whose origin lies behind
+        the end of the window; then it brings out so many results, ``result_cost`` ns each. Windows without an
         event bring out nothing. The origin of results is that of the window's latest event."""
         if not 1e-6 <= seconds < 1e6:
             raise ValueError(f"seconds={seconds!r} of a window are out of range")
@@ -144,8 +145,8 @@ class Simulation:
         deadline: float | None = None,
         name: str | None = None,
     ) -> int:
-        """The end of a query, where latency is measured; see `operator`. Results later than ``deadline`` seconds
-        are counted (`SimulationResult.fairness`)."""
+        """The end of a query, where latency is measured; see `operator`. Results later than ``deadline``
+        seconds are counted (`SimulationResult.fairness`)."""
         if deadline is not None and not 0 < deadline < 1e6:
             raise ValueError(f"deadline={deadline!r} seconds must be positive")
         one = Operator("sink", self._query(inputs), SINK, cost, 0.0, tuple(inputs))
@@ -257,17 +258,14 @@ class Simulation:
 
 
 def _tell_overload(result: SimulationResult) -> None:
-    """Warn if sources with a rate are further behind than a tenth of the run, and so diverge."""
-    late = result.operators[result.operators["kind"] == "source"]
-    behind = []
-    for place, row in zip(result.throughput.itertuples(), late.itertuples(), strict=True):
-        if place.offered_rate > 0 and row.pending > max(100, 0.1 * place.offered_rate * result.seconds):
-            behind.append(f"{row.operator} by {row.pending} events")
+    """Warn if sources with a rate are behind by more than a tenth of what they were to send."""
+    behind = [(name, late) for name, late, due in result.backlog() if late > max(100, 0.1 * due)]
     if behind:
-        shown = ", ".join(behind[:3]) + (f" and {len(behind) - 3} more" if len(behind) > 3 else "")
+        shown = ", ".join(f"{name} by {late} events" for name, late in behind[:3])
+        more = f" and {len(behind) - 3} more" if len(behind) > 3 else ""
         warnings.warn(
-            f"more comes than {len(result.workers)} thread(s) can do: at the end {shown} behind; latencies grow "
-            "with the length of the run",
+            f"more comes than {len(result.workers)} thread(s) can do: at the end {shown}{more} behind; "
+            "latencies grow with the length of the run",
             OverloadWarning,
             stacklevel=3,
         )

@@ -162,20 +162,19 @@ def _look_at_all(dispatch, worker, now):
 def next_unit(dispatch, worker, now):
     """Claim the best operator; -1: there is none, with the time to look again.
 
-    An eager thread looks at sources that are due before it takes what is not eligible, and at everything
-    before it sleeps: at its second attempt, since the worker loop makes two.
+    An eager thread looks at sources that have become due before it chooses, and at everything before it
+    sleeps: at its second attempt, since the worker loop makes two.
     """
     keys = load(dispatch + d.KEYS)
     eager = load(dispatch + d.EAGER) != 0
     in_vain = thread_record(dispatch, worker) + d.IN_VAIN
+    if eager:
+        _look_at_sources(dispatch, worker, now)
     looked = not eager
     while True:
         best = _highest(dispatch)
-        if best < 0 and not looked:
-            if best == NOT and load(in_vain) != 0:
-                _look_at_all(dispatch, worker, now)
-            else:
-                _look_at_sources(dispatch, worker, now)
+        if best == NOT and not looked and load(in_vain) != 0:
+            _look_at_all(dispatch, worker, now)
             looked = True
             continue
         if not _may_be_taken(dispatch, best):

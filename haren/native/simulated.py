@@ -246,7 +246,7 @@ def _advance(one):
         return
     at = load(one + NEXT_DUE)
     fraction = load(one + DUE_FRACTION)
-    part = 1024
+    part = 1 << 30
     if load(one + GAP_TABLE) != 0:
         part = draw_from(load(one + GAP_TABLE), one + SEED)
     while True:
@@ -266,12 +266,14 @@ def _advance(one):
 
 @njit
 def _scaled(gap, part):
-    """A gap times a part of it in 1/1024, without leaving 63 bits."""
-    if gap < 1 << 31 and part < 1 << 31:
-        return gap * part >> 10
-    if gap >= 1 << 51 or part >= 1 << 51 or (gap >> 10) > (1 << 60) // max(part, 1):
+    """A gap times a part of it in 1/2**30, without leaving 63 bits."""
+    if part < 1 << 42:
+        high = gap >> 20
+        if high < 1 << 20:
+            return (high * part >> 10) + ((gap & 0xFFFFF) * part >> 30)
+    if (gap >> 10) > (1 << 60) // max(part >> 20, 1):
         return 1 << 60
-    return (gap >> 10) * part
+    return (gap >> 10) * (part >> 20)
 
 
 @njit

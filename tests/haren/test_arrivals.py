@@ -57,11 +57,17 @@ def test_means_and_deviations(distribution, deviation):
 def test_quantiles_far_out():
     values = np.sort(drawn(dist.exponential(1_000)))
     for share in (0.01, 0.5, 0.9, 0.99, 0.999, 0.9999):
-        assert values[int(share * DRAWS)] == pytest.approx(-1_000 * math.log(1 - share), rel=0.1 if share > 0.999 else 0.03)
+        assert values[int(share * DRAWS)] == pytest.approx(
+            -1_000 * math.log(1 - share), rel=0.1 if share > 0.999 else 0.03
+        )
 
 
 def test_the_same_seed_gives_the_same_draws():
-    one, other, third = drawn(dist.exponential(9), 1), drawn(dist.exponential(9), 1), drawn(dist.exponential(9), 2)
+    one, other, third = (
+        drawn(dist.exponential(9), 1),
+        drawn(dist.exponential(9), 1),
+        drawn(dist.exponential(9), 2),
+    )
     assert (one == other).all() and not (one == third).all()
 
 
@@ -162,7 +168,9 @@ def test_a_window_waits_for_room_and_loses_nothing():
 
 def test_random_selectivity_keeps_its_share():
     net = haren.Simulation(capacity=1 << 14)
-    kept = net.operator(net.source(50_000.0, count=50_000), cost=100, selectivity=dist.bernoulli(0.3), name="kept")
+    kept = net.operator(
+        net.source(50_000.0, count=50_000), cost=100, selectivity=dist.bernoulli(0.3), name="kept"
+    )
     net.sink(kept)
     operators = net.run(2, "fcfs", threads=2, seed=9).operators.set_index("operator")
     assert operators.loc["kept", "events_out"] == pytest.approx(15_000, abs=5 * math.sqrt(50_000 * 0.21))
