@@ -43,6 +43,7 @@ class Operator:
     results: int = 0
     result_cost: float = 0
     deadline_ns: int = 0
+    granularity_ns: int = 0
 
     @property
     def mean_cost(self) -> float:
@@ -136,6 +137,7 @@ class SimulatedEngine:
                 s.WINDOW_END: one.window_ns,
                 s.WINDOW_LATEST: -1,
                 s.DEADLINE: one.deadline_ns,
+                s.GRANULARITY: one.granularity_ns,
                 s.INPUT_COUNT: len(reads[op]),
                 s.INPUTS: address(read),
                 s.OUTPUT_COUNT: len(outputs[op]),

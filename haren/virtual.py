@@ -77,11 +77,14 @@ class Simulation:
         cost: float | Distribution = 0,
         count: int | None = None,
         name: str | None = None,
+        granularity: float = 0,
         query: str | None = None,
         query_class: int = 0,
     ) -> int:
         """A source, which begins a query: ``count`` events (None: no end) at a rate in events/s or as of
-        `haren.arrivals`; None: as fast as it can."""
+        `haren.arrivals`; None: as fast as it can. It rests for ``granularity`` seconds after each run."""
+        if not 0 <= granularity < 1e6:
+            raise ValueError(f"granularity={granularity!r} seconds must not be negative")
         if isinstance(rate, Arrivals):
             if rate.times is not None:
                 count = min(len(rate.times), len(rate.times) if count is None else count)
@@ -91,9 +94,9 @@ class Simulation:
             raise ValueError(f"count={count!r} must not be negative")
         self._queries.append((query or f"query-{len(self._queries)}", query_class))
         limit = UNLIMITED if count is None else count
-        return self._add(
-            name, Operator("source", len(self._queries) - 1, SOURCE, cost, rate=rate, count=limit)
-        )
+        one = Operator("source", len(self._queries) - 1, SOURCE, cost, rate=rate, count=limit)
+        one.granularity_ns = int(granularity * 1e9)
+        return self._add(name, one)
 
     def operator(
         self,

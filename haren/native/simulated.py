@@ -64,6 +64,8 @@ WAITED = 296  # of a source: ns from when events were meant to come until they w
 DEADLINE = 304  # of a sink: latencies above it are counted; 0: none are
 MISSED = 312
 BUSY = 320  # events times ns in runs
+GRANULARITY = 328  # of a source: it is not ready again for so many ns after a run
+NEXT_RUN = 336
 SIM_OPERATOR_BYTES = 384
 SOURCE, BETWEEN, SINK = range(3)
 
@@ -202,7 +204,7 @@ def ready_at(engine, op, now):
     if load(one + KIND) == SOURCE:
         if load(one + POSITION) >= load(one + LIMIT) or _room(one) < 1:
             return NEVER
-        return _due(one)
+        return max(_due(one), load(one + NEXT_RUN))
     if load(one + FIRING) > 0:
         return 0 if _room(one) > 0 else NEVER
     if _pending(one) == 0 or _room(one) < _most_output(one):
@@ -346,6 +348,7 @@ def run(engine, op, quota):
     store(one + PRODUCED, 0)
     if load(one + KIND) == SOURCE:
         taken = _run_source(one, quota, now)
+        store(one + NEXT_RUN, now + load(one + GRANULARITY))
     else:
         taken = _run_operator(one, quota, now)
     store(one + TAKEN, taken)

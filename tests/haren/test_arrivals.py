@@ -141,6 +141,15 @@ def test_a_replay_comes_as_recorded():
     assert len(times(arrivals.replay([7]))) == 1
 
 
+def test_a_source_with_a_granularity_rests_after_each_run():
+    net = haren.Simulation(capacity=1 << 12)
+    net.sink(net.source(100_000.0, granularity=0.001, count=5_000))
+    frame = net.run(0.1, haren.Shared("fcfs", batch=1 << 12), threads=2).trace.frame
+    runs = frame[frame["operator"] == "source-0"]
+    assert runs["events_in"].sum() == 5_000 and (runs["start_ns"].diff().iloc[1:] == 1_000_000).all()
+    assert runs["events_in"].iloc[1:-1].tolist() == [100] * (len(runs) - 2)
+
+
 # -- operators ----------------------------------------------------------------------------------
 
 
