@@ -48,11 +48,26 @@ class Arrivals:
         parts = zip(self.steps, ends, strict=True)
         return sum(rate * (end - at) for (at, rate), end in parts) / self.period_ns
 
+    def expected(self, seconds: float) -> float:
+        """How many events come within so many seconds, on average."""
+        if self.times is not None:
+            return float(np.searchsorted(self.times, seconds * 1e9, "right"))
+        total, at, end = 0.0, 0, int(seconds * 1e9)
+        while at < end:
+            begin = at // self.period_ns * self.period_ns if self.period_ns else 0
+            ends = [begin + step for step, _ in self.steps[1:]]
+            ends.append(begin + self.period_ns if self.period_ns else end)
+            number = next(i for i, until in enumerate(ends) if at < until)
+            until = min(ends[number], end)
+            total += self.steps[number][1] * (until - at) / 1e9
+            at = until
+        return total
+
     def __repr__(self) -> str:
         return self.name
 
 
-def _rate(name: str, rate: float, least: float = 1e-9) -> float:
+def _rate(name: str, rate: float, least: float = 1e-6) -> float:
     if not least <= rate < 1e12:
         raise ValueError(f"{name}: rate={rate!r} events/s is out of range")
     return float(rate)

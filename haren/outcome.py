@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from haren.arrivals import Arrivals
 from haren.errors import PolicyError
 from haren.simulated import SOURCE, SimulatedEngine
 
@@ -120,8 +121,11 @@ class SimulationResult:
         """Per source with a rate: its name, events that are due and not emitted, and all that were due."""
         found = []
         for op, one in enumerate(self._engine.operators):
-            if one.kind == SOURCE and one.mean_rate is not None and one.mean_rate > 0:
-                found.append((one.name, self._pending(op), min(one.count, one.mean_rate * self.seconds)))
+            if one.kind == SOURCE and one.rate is not None:
+                rate = one.rate
+                due = rate.expected(self.seconds) if isinstance(rate, Arrivals) else rate * self.seconds
+                due = min(one.count, due)
+                found.append((one.name, max(0, int(due) - self._engine.word(op, "POSITION")), due))
         return found
 
     def _alone(self, sink: int) -> float:

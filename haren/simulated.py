@@ -116,7 +116,8 @@ class SimulatedEngine:
                 reads[down].append(queue)
         for op, (one, record) in enumerate(zip(self.operators, self.table, strict=True)):
             capacity = max([one.capacity, *(self.operators[down].capacity for down in behind[op])])
-            aside = np.zeros(3 * (capacity + 1), np.int64)
+            stretches = capacity * (max(1, len(reads[op])) if one.kind == SINK else 1) + 1
+            aside = np.zeros(3 * stretches, np.int64)
             read, written = np.array(reads[op] or [0]), np.array(outputs[op] or [0])
             self._keep += [aside, read, written]
             rate = one.mean_rate

@@ -43,6 +43,7 @@ def finish_row(dispatch, worker, row, longest):
         return
     add_to(record + s.SLOW_ROUNDS, 1)
     if load(record + s.SLOW_ROUNDS) >= s.SLOW:  # one may be slow because the thread had lost its core
+        store(record + s.SLOW_ROUNDS, 0)
         report(dispatch, s.ROLE_SLOW, longest, load(row + s.STARTED))
 
 

@@ -126,27 +126,38 @@ def _look(dispatch, worker, op, now):
             rank_with(dispatch, load(dispatch + d.ALL) + 8 * op, 1, now)
             priority = as_float(load(load(dispatch + s.PRIORITIES) + 8 * load(dispatch + s.DIMS) * op))
             key = key_of(priority, is_eligible(dispatch, worker, op, now))
-        if key == former or compare_exchange(place, former, key):
-            if source >= 0:
-                store(load(dispatch + d.DUES) + 8 * source, ready if ready > now else NEVER)
-            return
+        if source >= 0:
+            store_release(load(dispatch + d.DUES) + 8 * source, ready if ready > now else NEVER)
+            fence()  # whoever claims it from here on does so behind this
+        if key == former:
+            if load_acquire(place) == key:
+                return
+        elif compare_exchange(place, former, key) and key != NOT:
+            return  # with NOT it looks once more: the former key may have been a newer one of the same value
 
 
 @njit
-def _first_due(dispatch):
+def _first_due(dispatch, now):
     """From when on some source can run that could not when it was last looked at."""
     count = load(dispatch + d.SOURCE_COUNT)
     dues = carray(pointer(load(dispatch + d.DUES)), (count,), int64)
     first = NEVER
     for i in range(count):
         first = min(first, dues[i])
+    if first > now:
+        return first
+    first = NEVER  # it may be an old time of one that runs now
+    for i in range(count):
+        key = load_acquire(load(dispatch + d.KEYS) + 8 * load(load(dispatch + d.SOURCES) + 8 * i))
+        if key != CLAIMED:
+            first = min(first, dues[i])
     return first
 
 
 @njit
 def _look_at_sources(dispatch, worker, now):
     """Look at sources that have become due: nobody but time has changed them."""
-    if _first_due(dispatch) > now:
+    if _first_due(dispatch, now) > now:
         return
     for i in range(load(dispatch + d.SOURCE_COUNT)):
         if load(load(dispatch + d.DUES) + 8 * i) <= now:
@@ -179,7 +190,7 @@ def next_unit(dispatch, worker, now):
             continue
         if not _may_be_taken(dispatch, best):
             store(in_vain, 1 - load(in_vain))
-            store(worker + w.WAKE_AT, _first_due(dispatch) if eager else NEVER)
+            store(worker + w.WAKE_AT, _first_due(dispatch, now) if eager else NEVER)
             return -1
         op = _owner(dispatch, best)
         if op < 0 or not compare_exchange(keys + 8 * op, best, CLAIMED):
@@ -203,12 +214,17 @@ def _give_back(dispatch, op):
 
 def spare(dispatch, worker, now):
     """Whether a sleeper would find an operator to run, or a source that nobody watches for."""
+    return _spare(dispatch, worker, now)
+
+
+@njit
+def _spare(dispatch, worker, now):
     if load(dispatch + d.EAGER) == 0:
         return 0  # they sleep until the next epoch
     if _highest(dispatch) != NOT:
         return 1
     watched = load_acquire(load(worker + w.BELL) + w.WATCHED)
-    due = _first_due(dispatch)
+    due = _first_due(dispatch, now)
     return 1 if due < NEVER and (watched == 0 or due < watched) else 0
 
 
@@ -298,7 +314,7 @@ def rank(dispatch, worker, now):
     bell = load(worker + w.BELLS)
     if load(dispatch + d.EAGER) == 0:
         ring(bell, 2**31 - 1)
-    elif _highest(dispatch) != NOT:
+    elif _spare(dispatch, worker, now) != 0:
         ring(bell, 1)
     return 0
 
@@ -322,7 +338,7 @@ def keep_epochs(worker):
         store(row + s.PRIORITY_NS, now - updated)
         store(row + s.TOTAL_NS, now - began)
         store(row + s.CPU_NS, thread_cpu_ns() - cpu)
-        finish_row(dispatch, worker, row, now - began)
+        finish_row(dispatch, worker, row, load(row + s.CPU_NS))  # it may lose its core to the workers
         _wait(stop, bell, load(load(dispatch + s.MATRIX) + m.ROUND_END))
     return 0
 

@@ -241,7 +241,8 @@ def begin(engine, op, now):
 
 @njit
 def _advance(one):
-    """Go on to the next event: a gap of the rate there is, begun anew where the rate changes."""
+    """Go on to the next event: a gap of the rate there is; where the rate changes, the rest of it is one of
+    the new rate."""
     if load(one + TIMES) != 0:
         if load(one + POSITION) < load(one + LIMIT):
             store(one + NEXT_DUE, load(load(one + TIMES) + 8 * load(one + POSITION)))
@@ -259,11 +260,21 @@ def _advance(one):
                 store(one + NEXT_DUE, at + (total >> 10))
                 store(one + DUE_FRACTION, total & 1023)
                 return
+            part = max(part - _share(((until - at) << 10) - fraction, gap), 0)
         if until == NEVER:
             store(one + NEXT_DUE, NEVER)
             return
         at = until
         fraction = 0
+
+
+@njit
+def _share(time, gap):
+    """What a time is of a gap, in 1/2**30, without leaving 63 bits."""
+    shift = 0
+    while gap >> shift >= 1 << 32:
+        shift += 1
+    return (time // gap << 30) + (((time % gap) >> shift) << 30) // (gap >> shift)
 
 
 @njit
@@ -331,7 +342,7 @@ def _run_source(one, quota, now):
         return 0
     first, last = int(position * spacing), int((position + taken - 1) * spacing)
     _set_aside(one, taken, first, last)
-    add_to(one + WAITED, taken * now - (first + last) * taken // 2)
+    add_to(one + WAITED, taken * (now - first - (last - first) // 2))
     store(one + POSITION, position + taken)
     return taken
 
@@ -359,7 +370,7 @@ def run(engine, op, quota):
 @njit
 def _run_operator(one, quota, now):
     room = min(_room(one), load(one + ASIDE_SIZE))
-    left = min(quota, MOST)
+    left = min(min(quota, MOST), (1 << 62) // max(load(one + COST), 1))
     taken = 0
     while left > 0:
         if load(one + FIRING) > 0:
@@ -545,14 +556,31 @@ def measure(engine, op, which, now):
 
 
 @njit
+def _replayed(one, now):
+    """How many of the replayed times are not after now."""
+    low, high = 0, load(one + LIMIT)
+    while low < high:
+        middle = (low + high) >> 1
+        if load(load(one + TIMES) + 8 * middle) <= now:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit
 def _measure_source(one, which, now):
     position = load(one + POSITION)
     spacing = as_float(load(one + NS_PER_EVENT))
     if which == spe.PENDING:
         due = load(one + LIMIT)
-        if not _constant(one):  # what is due behind the next event is not drawn yet, and so an estimate
+        if load(one + TIMES) != 0:
+            due = min(due, _replayed(one, now))
+        elif not _constant(one):  # what is due behind the next event is not drawn yet, and so an estimate
             waits = now - load(one + NEXT_DUE)
-            due = min(due, position + (int(waits / max(spacing, 1e-3)) + 1 if waits >= 0 else 0))
+            gap, _ = _gap(one, now)
+            more = (waits << 10) // gap if gap > 0 else 0
+            due = min(due, position + (more + 1 if waits >= 0 else 0))
         elif spacing > 0.0:
             due = min(due, int(now / spacing) + 1)
         return max(0, due - position)

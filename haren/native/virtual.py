@@ -47,7 +47,8 @@ WATCHER = 160  # the sleeper that watches for the next source; -1: none
 DECISION_NS = 168  # what it costs to find out what to run
 REFILL_NS = 176  # for an operator that another thread ran last
 RAN_BY = 184  # address: which thread ran each operator last; -1: none
-DRIVER_BYTES = 192
+UNWATCHED = 192  # 1: there may be a time that no sleeper watches for
+DRIVER_BYTES = 256
 SPARE, NEIGHBOURS, EPOCH = range(3)  # what WAKES may be
 
 # the words of a simulated thread
@@ -186,7 +187,8 @@ def _step(driver, thread, seat, worker, now):
         store(seat + UNIT, -1)
         if load(driver + WAKES) == NEIGHBOURS:
             _wake_rung(driver, dispatch, unit, now)
-    watched = load(driver + WATCHER) == thread
+        elif load(driver + SLEEPERS) > 0:
+            _note_due(driver, worker, unit, now)
     if load(seat + STATE) == IDLE:
         _rise(driver, thread, now)
     following = call(load(worker + w.NEXT), (dispatch, worker, now))
@@ -194,15 +196,21 @@ def _step(driver, thread, seat, worker, now):
         _arrive(driver, thread, seat, worker, now)
     elif following < 0:
         _lie_down(driver, thread, seat, worker, now)
-        return
     else:
         _begin(driver, thread, seat, worker, following, now)
         if load(driver + WAKES) == SPARE and load(driver + SLEEPERS) > 0:
-            if call(load(worker + w.SPARE), (dispatch, worker, now)) != 0:
-                _wake_one(driver, now)
-                return
-    if watched:
-        _wake_one(driver, now)  # somebody else has to watch now
+            if load(driver + UNWATCHED) != 0 or call(load(worker + w.SPARE), (dispatch, worker, now)) != 0:
+                _wake_one(driver, now)  # who finds nothing lies down again, and watches
+
+
+@njit
+def _note_due(driver, worker, unit, now):
+    """A source that has just run may be due before anything that is watched for."""
+    due = call(load(worker + w.READY_AT), (load(worker + w.ENGINE), unit, now))
+    if now < due < NEVER:
+        watcher = load(driver + WATCHER)
+        if watcher < 0 or due < load(_seat(driver, watcher) + AT):
+            store(driver + UNWATCHED, 1)
 
 
 @njit
@@ -244,6 +252,7 @@ def _lie_down(driver, thread, seat, worker, now):
     store(driver + LOWEST, min(load(driver + LOWEST), thread))
     wake = load(worker + w.WAKE_AT)
     if load(driver + WAKES) == SPARE:
+        store(driver + UNWATCHED, 0)
         watcher = load(driver + WATCHER)
         if wake <= now or (watcher >= 0 and load(_seat(driver, watcher) + AT) <= wake):
             wake = NEVER
@@ -265,6 +274,7 @@ def _rise(driver, thread, now):
     add_to(driver + SLEEPERS, -1)
     if load(driver + WATCHER) == thread:
         store(driver + WATCHER, -1)
+        store(driver + UNWATCHED, 1)
         store(bell + w.WATCHED, 0)
 
 

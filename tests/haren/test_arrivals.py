@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -96,6 +97,15 @@ def test_what_cannot_be_is_refused(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    "distribution", [dist.bernoulli(0.999), dist.bernoulli(0.7), dist.empirical([0] + [1000] * 2000)]
+)
+def test_means_of_distributions_that_jump_are_kept(distribution):
+    table, weights = distribution.table[:, :-1].mean(axis=1) / 1024, 2.0 ** -np.arange(1, PARTS + 1)
+    weights[-1] *= 2
+    assert float(weights @ table) == pytest.approx(distribution.mean, rel=2e-5, abs=1e-4)
+
+
 # -- sources ------------------------------------------------------------------------------------
 
 
@@ -118,6 +128,22 @@ def test_bursts_come_again():
     seen = times(arrivals.bursty(10_000, on=0.1, off=0.2), seconds=0.9) // 100_000_000
     assert set(seen.tolist()) == {0, 3, 6} and len(seen) in range(2990, 3001)
     assert arrivals.bursty(9_000, on=1, off=2).rate == pytest.approx(3_000)
+
+
+def test_gaps_longer_than_a_step_go_on_in_the_next_one():
+    """A gap that a step cannot hold is not begun anew, which would never end, but gone on with."""
+    assert len(times(arrivals.bursty(1, on=0.5, off=0.5), seconds=20.0)) == pytest.approx(10, abs=1)
+    same = arrivals.stepped((0, 10), (0.125, 10), period=0.25)
+    assert len(times(same, seconds=20.0)) == pytest.approx(200, abs=1) and same.expected(20) == 200
+    random = arrivals.stepped((0, 10), (0.1, 10), period=0.2, gaps=dist.exponential(1))
+    gaps = np.diff(times(random, seconds=2_000.0))
+    assert gaps.mean() == pytest.approx(1e8, rel=0.05) and gaps.std() == pytest.approx(1e8, rel=0.05)
+
+
+def test_expected_numbers_of_events():
+    assert arrivals.stepped((0, 10), (1, 1_000)).expected(3) == 2_010
+    assert arrivals.bursty(100, on=1, off=3).expected(9) == 300
+    assert arrivals.replay([1, 5, 10**9]).expected(0.5) == 2
 
 
 def test_poisson_gaps_vary_as_much_as_they_last():
@@ -148,6 +174,15 @@ def test_a_source_with_a_granularity_rests_after_each_run():
     runs = frame[frame["operator"] == "source-0"]
     assert runs["events_in"].sum() == 5_000 and (runs["start_ns"].diff().iloc[1:] == 1_000_000).all()
     assert runs["events_in"].iloc[1:-1].tolist() == [100] * (len(runs) - 2)
+
+
+def test_a_sink_of_many_random_inputs():
+    net = haren.Simulation(capacity=50)
+    net.sink(*(net.source(haren.arrivals.poisson(5_000), count=200) for _ in range(40)), cost=1_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", haren.OverloadWarning)
+        result = net.run(1, haren.Bound("fcfs", batch=1_500), threads=2)
+    assert result.operators["events_in"].iloc[-1] == 40 * 200
 
 
 # -- operators ----------------------------------------------------------------------------------

@@ -403,6 +403,18 @@ def test_a_run_is_as_it_was_when_this_was_written():
     assert digest(example()) == DIGEST
 
 
+@pytest.mark.parametrize("policy", ["os", haren.Pool(), haren.Shared("fcfs")])
+@pytest.mark.parametrize("threads", [3, 6])
+def test_cores_do_not_sleep_through_a_source(policy, threads):
+    """Two sources that keep two cores busy, and an event that comes meanwhile and finds a third one."""
+    net = haren.Simulation()
+    for _ in range(2):
+        net.sink(net.source(1.0, cost=500_000_000, count=5))
+    net.sink(net.source(haren.arrivals.replay([1_200_000_000]), cost=10))
+    latency = net.run(8, policy, threads=threads).latency
+    assert latency["max_ms"].iloc[-1] < 0.001
+
+
 # -- any number of threads ------------------------------------------------------------------------
 
 
