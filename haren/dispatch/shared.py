@@ -34,11 +34,11 @@ CHANGED = COMMON_BYTES + 24  # address: 1 for operators whose own features were 
 SOURCES = COMMON_BYTES + 32  # address and number of the sources, which time alone makes eligible
 SOURCE_COUNT = COMMON_BYTES + 40
 ALL = COMMON_BYTES + 48  # address: the numbers of all operators
-DUES = 264  # address: from when on each source can run, if it could not when it was last looked at
-PLACES = 272  # address: the place of an operator among the sources; -1: it is none
+DUES = COMMON_BYTES + 56  # address: from when on each source can run, if it could not when last looked at
+PLACES = COMMON_BYTES + 64  # address: the place of an operator among the sources; -1: it is none
+LAST = 320  # the operator that was taken last: behind it, equals are looked for
 NEXT_METRICS = 384  # when the next metrics are due; only the thread of the epochs uses this line
 MOVING = 392  # 1: derived features may change every epoch, not only with metrics
-LAST = 320  # the operator that was taken last: behind it, equals are looked for
 SHARED_BYTES = 448
 
 # the words of a thread, behind those of `haren.dispatch.schedule`

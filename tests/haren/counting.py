@@ -1,5 +1,6 @@
 """An engine whose operators only count, in chains: it notices runs of an operator that overlap."""
 
+import threading
 import time
 
 from numba import njit
@@ -10,7 +11,7 @@ from haren.native.atomics import add_to, compare_exchange, fetch_add, load, load
 from haren.native.compiler import compile_native
 from haren.spe import EVENTS_OUT, HEAD_TIME, NEVER, PENDING
 
-__all__ = ["Chains"]
+__all__ = ["Chains", "finish_disturbed"]
 
 TOTAL, OVERLAPS, COUNTS, LENGTH = (8 * i for i in range(4))
 
@@ -89,3 +90,20 @@ class Chains:
                 return False
             time.sleep(0.001)
         return True
+
+
+def finish_disturbed(execution: haren.Execution, engine: Chains) -> None:
+    """Wait until all is done, while somebody rings all bells all the time."""
+    over = threading.Event()
+
+    def disturb() -> None:
+        while not over.is_set():
+            execution.wake()
+
+    ringer = threading.Thread(target=disturb)
+    ringer.start()
+    try:
+        assert engine.wait()
+    finally:
+        over.set()
+        ringer.join()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import haren
-from tests.haren.counting import Chains
+from tests.haren.counting import Chains, finish_disturbed
 
 POLICIES = ["fcfs", "hr", "chain", "rr", "longest-queue", "random"]
 
@@ -20,19 +20,7 @@ def test_no_operator_runs_twice_at_once_or_during_a_round(policy, threads):
     engine = Chains(chains=4, length=4, total=30_000)
     bound = haren.Bound(policy, period=0.0005, batch=7, check=True)
     with haren.Execution(engine, threads, bound) as execution:
-        over = threading.Event()
-
-        def disturb() -> None:
-            while not over.is_set():
-                execution.wake()
-
-        ringer = threading.Thread(target=disturb)
-        ringer.start()
-        try:
-            assert engine.wait()
-        finally:
-            over.set()
-            ringer.join()
+        finish_disturbed(execution, engine)
     assert engine.overlaps == 0
     assert engine.counts == [30_000] * 16
     assert execution.operator_statistics()[:, 2].tolist() == [30_000] * 16
@@ -221,7 +209,7 @@ def test_nice_values_follow_the_ranking():
 def test_threads_of_operators_get_nice_values_by_a_policy():
     import os
 
-    engine = Chains(chains=1, length=3, total=10**9)
+    engine = Chains(chains=1, length=3, total=10**15)  # there is always something to do
     how = haren.Dedicated(haren.make("os", nice="longest-queue"), period=0.01)
     with haren.Execution(engine, 1, how) as execution:
         deadline, seen = time.monotonic() + 30, [0]

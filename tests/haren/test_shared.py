@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import haren
-from tests.haren.counting import Chains
+from tests.haren.counting import Chains, finish_disturbed
 
 POLICIES = ["latency-optimized", "min-latency", "min-cost", "fcfs", "hr", "rr", "random"]
 WAKE = ["eager", "epoch"]
@@ -26,19 +26,7 @@ def test_no_operator_runs_twice_at_once_and_nothing_is_lost(policy, wake, thread
     engine = Chains(chains=4, length=4, total=30_000)
     shared = haren.Shared(policy, epoch=0.0001, batch=7, wake=wake, check=True, strict=True)
     with haren.Execution(engine, threads, shared) as execution:
-        over = threading.Event()
-
-        def disturb() -> None:
-            while not over.is_set():
-                execution.wake()
-
-        ringer = threading.Thread(target=disturb)
-        ringer.start()
-        try:
-            assert engine.wait()
-        finally:
-            over.set()
-            ringer.join()
+        finish_disturbed(execution, engine)
     assert engine.overlaps == 0
     assert engine.counts == [30_000] * 16
     assert execution.operator_statistics()[:, 2].tolist() == [30_000] * 16

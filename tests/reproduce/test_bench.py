@@ -27,11 +27,11 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("toy")
 def test_json_is_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "toy_bench", "--json", "--quick"]) == 0
+    assert cli.main(["bench", "toy-bench", "--json", "--quick"]) == 0
     output = capsys.readouterr()
     (line,) = output.out.splitlines()
     outcome = json.loads(line)
-    assert set(outcome) == {"bench", "machine", "rows"} and outcome["bench"] == "toy_bench"
+    assert set(outcome) == {"bench", "machine", "rows"} and outcome["bench"] == "toy-bench"
     assert {"id", "cpu", "cores", "steal", "disturbed"} <= set(outcome["machine"])
     assert outcome["rows"][0] == {
         "what": "speed", "value": 0.5, "unit": "x", "better": "higher", "bar": 0.4, "aim": 0.8,
@@ -43,7 +43,7 @@ def test_json_is_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("toy")
 def test_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "toy_bench"]) == 0
+    assert cli.main(["bench", "toy-bench"]) == 0
     title, speed, wait, rate = capsys.readouterr().out.splitlines()
     assert title.split() == ["what", "value", "spread", "bar", "aim"]
     assert speed.split() == ["speed", "0.5", "x", "±", "0.01", ">=", "0.4", "0.8"]
@@ -54,7 +54,7 @@ def test_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("toy")
 def test_an_unknown_benchmark_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", "nonsense"]) == 2
-    assert "unknown benchmark 'nonsense'; the benchmarks are: toy_bench\n" in capsys.readouterr().err
+    assert "unknown benchmark 'nonsense'; the benchmarks are: toy-bench\n" in capsys.readouterr().err
 
 
 def test_pairs_are_interleaved_and_their_ratios_summarised(capsys: pytest.CaptureFixture[str]) -> None:
