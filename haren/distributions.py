@@ -29,7 +29,7 @@ __all__ = [
     "uniform",
 ]
 
-PARTS, ENTRIES = 40, 256  # as `haren.native.chance` knows them
+PARTS, ENTRIES = 40, 256
 FINER = 64  # points in a cell of a distribution that jumps
 SCALE = 1024  # table values are in 1/1024
 

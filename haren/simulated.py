@@ -22,7 +22,7 @@ from haren.memory import address, lines
 __all__ = ["UNLIMITED", "Operator", "SimulatedEngine"]
 
 UNLIMITED = 2**62
-KINDS = SOURCE, BETWEEN, SINK = range(3)
+SOURCE, BETWEEN, SINK = range(3)
 
 
 @dataclass

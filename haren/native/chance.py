@@ -2,9 +2,8 @@
 
 from numba import njit
 
+from haren.distributions import ENTRIES, PARTS
 from haren.native.atomics import load, store
-
-PARTS, ENTRIES = 40, 256
 
 # the words of a table's head
 TABLE = 0  # address of the entries

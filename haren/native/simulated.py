@@ -13,6 +13,7 @@ from haren import spe
 from haren.native.atomics import add_to, as_float, load, store
 from haren.native.chance import draw_from
 from haren.native.histogram import COUNT, SUM, record, record_between
+from haren.simulated import SINK, SOURCE
 
 NEVER = 2**63 - 1
 ONE = 1 << 32  # selectivities are in fractions of this
@@ -67,7 +68,6 @@ BUSY = 320  # events times ns in runs
 GRANULARITY = 328  # of a source: it is not ready again for so many ns after a run
 NEXT_RUN = 336
 SIM_OPERATOR_BYTES = 384
-SOURCE, BETWEEN, SINK = range(3)
 
 # the words of a queue: a ring of stretches
 HEAD = 0
